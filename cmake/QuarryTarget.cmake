@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# What every target of this project has in common, and the two kinds of target that the tree uses.
+
+add_library(quarry_options INTERFACE)
+target_include_directories(quarry_options INTERFACE
+  "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+target_compile_options(quarry_options INTERFACE
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wundef -Wimplicit-fallthrough
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
+  $<$<BOOL:${QUARRY_WARNINGS_AS_ERRORS}>:-Werror>)
+if(QUARRY_SANITIZE)
+  target_compile_options(quarry_options INTERFACE
+    -fsanitize=${QUARRY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(quarry_options INTERFACE -fsanitize=${QUARRY_SANITIZE})
+endif()
+
+# quarry_layer(NAME SOURCES... DEPENDS...): one layer of src/ as a set of objects. Layers carry no
+# ABI of their own; libquarry and the tools are linked from them.
+function(quarry_layer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC ${ARG_DEPENDS} Threads::Threads
+                                PRIVATE quarry_options ${ARG_PRIVATE})
+  target_include_directories(${name} PUBLIC
+    "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
+endfunction()

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/bytes.hpp"
+
+#include <fmt/format.h>
+
+namespace quarry {
+
+std::string format_bytes(Bytes n) {
+  if (n <= 1_KiB) return fmt::format("{} bytes", n);
+  const double value = static_cast<double>(n);
+  if (n <= 1_MiB) return fmt::format("{:.2f} KiB", value / (1 << 10));
+  if (n <= 1_GiB) return fmt::format("{:.2f} MiB", value / (1 << 20));
+  return fmt::format("{:.2f} GiB", value / (1 << 30));
+}
+
+}  // namespace quarry

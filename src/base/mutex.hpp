@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// A ranked mutex with clang's thread-safety annotations. Ranks say in which order locks may be
+// taken: a thread that holds a rank takes only higher ones. Debug builds check it.
+#pragma once
+
+#include <mutex>
+
+#include "base/check.hpp"
+
+#if defined(__clang__)
+#define QUARRY_TSA(x) __attribute__((x))
+#else
+#define QUARRY_TSA(x)
+#endif
+#define QUARRY_CAPABILITY(name) QUARRY_TSA(capability(name))
+#define QUARRY_SCOPED_CAPABILITY QUARRY_TSA(scoped_lockable)
+#define QUARRY_GUARDED_BY(m) QUARRY_TSA(guarded_by(m))
+#define QUARRY_REQUIRES(...) QUARRY_TSA(requires_capability(__VA_ARGS__))
+#define QUARRY_EXCLUDES(...) QUARRY_TSA(locks_excluded(__VA_ARGS__))
+#define QUARRY_ACQUIRE(...) QUARRY_TSA(acquire_capability(__VA_ARGS__))
+#define QUARRY_RELEASE(...) QUARRY_TSA(release_capability(__VA_ARGS__))
+
+namespace quarry {
+
+enum class LockRank : int {
+  kProcess = 1,     // api: set-up and tear-down of the process's allocator
+  kAllocator = 2,   // core: list of callbacks
+  kFreeGate = 3,    // core: the guard under which no driver free happens
+  kDevice = 4,      // core: one device's whole state
+  kPointerMap = 5,  // core: one shard of the pointer map
+  kSimulator = 6,   // sim: the simulated device
+};
+
+class QUARRY_CAPABILITY("mutex") Mutex {
+ public:
+  explicit Mutex(LockRank rank) noexcept : rank_(rank) {}
+  Mutex(const Mutex&) = delete;
+  Mutex& operator=(const Mutex&) = delete;
+
+  void lock() QUARRY_ACQUIRE() {
+    check_order();
+    mutex_.lock();
+    note_locked();
+  }
+  void unlock() QUARRY_RELEASE() {
+    note_unlocked();
+    mutex_.unlock();
+  }
+
+ private:
+#ifdef NDEBUG
+  void check_order() const noexcept {}
+  void note_locked() noexcept {}
+  void note_unlocked() noexcept {}
+#else
+  // Bit n set: this thread holds a mutex of rank n.
+  static unsigned& held_ranks() noexcept {
+    thread_local unsigned held = 0;
+    return held;
+  }
+  void check_order() const noexcept {
+    QUARRY_CHECK((held_ranks() >> static_cast<int>(rank_)) == 0u);
+  }
+  void note_locked() noexcept { held_ranks() |= 1u << static_cast<int>(rank_); }
+  void note_unlocked() noexcept { held_ranks() &= ~(1u << static_cast<int>(rank_)); }
+#endif
+
+  std::mutex mutex_;
+  const LockRank rank_;
+};
+
+class QUARRY_SCOPED_CAPABILITY MutexLock {
+ public:
+  explicit MutexLock(Mutex& mutex) QUARRY_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  ~MutexLock() QUARRY_RELEASE() { mutex_.unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex& mutex_;
+};
+
+}  // namespace quarry
