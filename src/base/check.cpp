@@ -22,17 +22,28 @@ void fail_check(const char* file, int line, const char* condition, const std::st
 
 std::string_view get_name(StatusCode code) {
   switch (code) {
-    case StatusCode::kOk: return "ok";
-    case StatusCode::kInvalidArgument: return "invalid argument";
-    case StatusCode::kOutOfMemory: return "out of memory";
-    case StatusCode::kInvalidPointer: return "invalid pointer";
-    case StatusCode::kDoubleFree: return "double free";
-    case StatusCode::kSizeMismatch: return "size mismatch";
-    case StatusCode::kDriverError: return "driver error";
-    case StatusCode::kForked: return "forked after initialisation";
-    case StatusCode::kNotSupported: return "not supported";
-    case StatusCode::kBusy: return "busy";
-    case StatusCode::kInternal: return "internal error";
+    case StatusCode::kOk:
+      return "ok";
+    case StatusCode::kInvalidArgument:
+      return "invalid argument";
+    case StatusCode::kOutOfMemory:
+      return "out of memory";
+    case StatusCode::kInvalidPointer:
+      return "invalid pointer";
+    case StatusCode::kDoubleFree:
+      return "double free";
+    case StatusCode::kSizeMismatch:
+      return "size mismatch";
+    case StatusCode::kDriverError:
+      return "driver error";
+    case StatusCode::kForked:
+      return "forked after initialisation";
+    case StatusCode::kNotSupported:
+      return "not supported";
+    case StatusCode::kBusy:
+      return "busy";
+    case StatusCode::kInternal:
+      return "internal error";
   }
   return "unknown status";
 }

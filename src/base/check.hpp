@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Assertions about this library's own invariants. QUARRY_CHECK is always on, QUARRY_ASSERT in debug
-// builds; both print the operands and end the process. A caller's mistake is never asserted: it is
-// a Status.
+// Assertions about this library's own invariants. QUARRY_CHECK is always on, QUARRY_ASSERT in
+// debug builds; both print the operands and end the process. A caller's mistake is never asserted:
+// it is a Status.
 #pragma once
 
 #include <sstream>
@@ -23,16 +23,16 @@ template <class A, class B>
 
 }  // namespace quarry::internal
 
-#define QUARRY_CHECK(condition)                                                       \
-  do {                                                                                \
-    if (!(condition)) [[unlikely]]                                                    \
-      ::quarry::internal::fail_check(__FILE__, __LINE__, #condition, std::string());  \
+#define QUARRY_CHECK(condition)                                                      \
+  do {                                                                               \
+    if (!(condition)) [[unlikely]]                                                   \
+      ::quarry::internal::fail_check(__FILE__, __LINE__, #condition, std::string()); \
   } while (false)
 
-#define QUARRY_CHECK_COMPARE(a, op, b)                                                \
-  do {                                                                                \
-    if (!((a)op(b))) [[unlikely]]                                                     \
-      ::quarry::internal::fail_compare(__FILE__, __LINE__, #a " " #op " " #b, a, b);  \
+#define QUARRY_CHECK_COMPARE(a, op, b)                                               \
+  do {                                                                               \
+    if (!((a)op(b))) [[unlikely]]                                                    \
+      ::quarry::internal::fail_compare(__FILE__, __LINE__, #a " " #op " " #b, a, b); \
   } while (false)
 #define QUARRY_CHECK_EQ(a, b) QUARRY_CHECK_COMPARE(a, ==, b)
 #define QUARRY_CHECK_GE(a, b) QUARRY_CHECK_COMPARE(a, >=, b)

@@ -36,9 +36,17 @@ spdlog::logger& logger() {
 
 }  // namespace
 
-void log_debug(std::string_view line) { logger().debug("{}", line); }
-void log_info(std::string_view line) { logger().info("{}", line); }
-void log_warning(std::string_view line) { logger().warn("{}", line); }
-void log_error(std::string_view line) { logger().error("{}", line); }
+void log_debug(std::string_view line) {
+  logger().debug("{}", line);
+}
+void log_info(std::string_view line) {
+  logger().info("{}", line);
+}
+void log_warning(std::string_view line) {
+  logger().warn("{}", line);
+}
+void log_error(std::string_view line) {
+  logger().error("{}", line);
+}
 
 }  // namespace quarry

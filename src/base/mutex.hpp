@@ -19,6 +19,7 @@
 #define QUARRY_EXCLUDES(...) QUARRY_TSA(locks_excluded(__VA_ARGS__))
 #define QUARRY_ACQUIRE(...) QUARRY_TSA(acquire_capability(__VA_ARGS__))
 #define QUARRY_RELEASE(...) QUARRY_TSA(release_capability(__VA_ARGS__))
+#define QUARRY_NO_THREAD_SAFETY_ANALYSIS QUARRY_TSA(no_thread_safety_analysis)
 
 namespace quarry {
 
@@ -61,8 +62,12 @@ class QUARRY_CAPABILITY("mutex") Mutex {
   void check_order() const noexcept {
     QUARRY_CHECK((held_ranks() >> static_cast<int>(rank_)) == 0u);
   }
-  void note_locked() noexcept { held_ranks() |= 1u << static_cast<int>(rank_); }
-  void note_unlocked() noexcept { held_ranks() &= ~(1u << static_cast<int>(rank_)); }
+  void note_locked() noexcept {
+    held_ranks() |= 1u << static_cast<int>(rank_);
+  }
+  void note_unlocked() noexcept {
+    held_ranks() &= ~(1u << static_cast<int>(rank_));
+  }
 #endif
 
   std::mutex mutex_;

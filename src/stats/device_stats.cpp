@@ -69,18 +69,23 @@ void Stat::add(std::int64_t amount) noexcept {
 void DeviceStats::reset_peak() noexcept {
   for (const auto& [name, member] : kFamilyStats) {
     (this->*member).all.reset_peak();
-    for (Stat& stat : (this->*member).family) stat.reset_peak();
+    for (Stat& stat : (this->*member).family)
+      stat.reset_peak();
   }
-  for (const auto& [name, member] : kStats) (this->*member).reset_peak();
+  for (const auto& [name, member] : kStats)
+    (this->*member).reset_peak();
 }
 
 void DeviceStats::reset_accumulated() noexcept {
   for (const auto& [name, member] : kFamilyStats) {
     (this->*member).all.reset_accumulated();
-    for (Stat& stat : (this->*member).family) stat.reset_accumulated();
+    for (Stat& stat : (this->*member).family)
+      stat.reset_accumulated();
   }
-  for (const auto& [name, member] : kStats) (this->*member).reset_accumulated();
-  for (const auto& [name, member] : kCounters) this->*member = 0;
+  for (const auto& [name, member] : kStats)
+    (this->*member).reset_accumulated();
+  for (const auto& [name, member] : kCounters)
+    this->*member = 0;
 }
 
 std::vector<NamedValue> flatten(const DeviceStats& stats) {
@@ -91,9 +96,12 @@ std::vector<NamedValue> flatten(const DeviceStats& stats) {
     append(out, std::string(name) + ".small_pool", stat.family[0]);
     append(out, std::string(name) + ".large_pool", stat.family[1]);
   }
-  for (const auto& [name, member] : kStats) append(out, std::string(name), stats.*member);
-  for (const auto& [name, member] : kCounters) out.push_back({std::string(name), stats.*member});
-  for (const auto& [name, member] : kGauges) out.push_back({std::string(name), stats.*member});
+  for (const auto& [name, member] : kStats)
+    append(out, std::string(name), stats.*member);
+  for (const auto& [name, member] : kCounters)
+    out.push_back({std::string(name), stats.*member});
+  for (const auto& [name, member] : kGauges)
+    out.push_back({std::string(name), stats.*member});
   std::sort(out.begin(), out.end(),
             [](const NamedValue& a, const NamedValue& b) { return a.name < b.name; });
   return out;

@@ -48,26 +48,27 @@ struct DeviceStats {
   FamilyStat allocated_bytes, reserved_bytes, active_bytes, inactive_split_bytes, requested_bytes;
   Stat oversize_allocations, oversize_segments;  // size >= max_split_size
 
-  std::int64_t num_alloc_retries = 0;    // driver allocations tried again after releasing all caches
-  std::int64_t num_ooms = 0;             // out-of-memory results given to callers
-  std::int64_t num_oom_rejections = 0;   // refused before the driver was asked (throw_on_cudamalloc_oom)
-  std::int64_t num_sync_all_streams = 0; // waits for all pending fences; +1 an empty_cache
-  std::int64_t num_device_alloc = 0;     // driver allocations that succeeded
-  std::int64_t num_device_free = 0;      // driver frees that succeeded
-  std::int64_t max_split_size = -1;      // bytes; -1 is unlimited
+  std::int64_t num_alloc_retries = 0;  // driver allocations tried again after releasing all caches
+  std::int64_t num_ooms = 0;           // out-of-memory results given to callers
+  std::int64_t num_oom_rejections =
+      0;  // refused before the driver was asked (throw_on_cudamalloc_oom)
+  std::int64_t num_sync_all_streams = 0;  // waits for all pending fences; +1 an empty_cache
+  std::int64_t num_device_alloc = 0;      // driver allocations that succeeded
+  std::int64_t num_device_free = 0;       // driver frees that succeeded
+  std::int64_t max_split_size = -1;       // bytes; -1 is unlimited
 
   // Quarry's own.
-  std::int64_t allocator_slack = 0;      // allocated_bytes - bytes users asked for, of held blocks
-  std::int64_t external_bytes = 0;       // in use on the device, not reserved by this allocator
-  std::int64_t largest_free_block = 0;   // bytes, over all streams
-  std::int64_t pending_bytes = 0;        // freed by the user, still waiting for fences
-  std::int64_t cached_bytes = 0;         // free blocks, over all streams
-  std::int64_t idle_bytes = 0;           // of those, usable by any stream
-  std::int64_t fences_outstanding = 0;   // events recorded and not yet seen passed
-  std::int64_t fences_failed = 0;        // fence queries that the driver answered with an error
-  std::int64_t invalid_frees = 0;        // frees of unknown pointers and double frees
-  std::int64_t size_mismatches = 0;      // sized frees that named another size
-  std::int64_t driver_free_failures = 0; // segments that the driver refused to take back
+  std::int64_t allocator_slack = 0;     // allocated_bytes - bytes users asked for, of held blocks
+  std::int64_t external_bytes = 0;      // in use on the device, not reserved by this allocator
+  std::int64_t largest_free_block = 0;  // bytes, over all streams
+  std::int64_t pending_bytes = 0;       // freed by the user, still waiting for fences
+  std::int64_t cached_bytes = 0;        // free blocks, over all streams
+  std::int64_t idle_bytes = 0;          // of those, usable by any stream
+  std::int64_t fences_outstanding = 0;  // events recorded and not yet seen passed
+  std::int64_t fences_failed = 0;       // fence queries that the driver answered with an error
+  std::int64_t invalid_frees = 0;       // frees of unknown pointers and double frees
+  std::int64_t size_mismatches = 0;     // sized frees that named another size
+  std::int64_t driver_free_failures = 0;  // segments that the driver refused to take back
 
   void reset_peak() noexcept;
   void reset_accumulated() noexcept;

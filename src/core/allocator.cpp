@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/allocator.hpp"
+
+#include <utility>
+
+#include "base/log.hpp"
+#include "core/device_allocator.hpp"
+#include "core/size_policy.hpp"
+
+namespace quarry {
+namespace {
+
+std::string format_address(Address address) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (; address != 0; address >>= 4)
+    text.insert(text.begin(), kDigits[address & 15]);
+  return "0x" + (text.empty() ? "0" : text);
+}
+
+Status check_alignment(Bytes alignment) {
+  constexpr Bytes kAlignmentMax = 1_GiB;
+  if (is_power_of_two(alignment) && alignment <= kAlignmentMax) return Status::ok();
+  return Status(StatusCode::kInvalidArgument, "alignment is " + std::to_string(alignment) +
+                                                  "; it must be a power of two, at most 1 GiB");
+}
+
+}  // namespace
+
+Allocator::Allocator(Driver& driver, const Config& config) : driver_(driver), config_(config) {}
+
+Result<std::unique_ptr<Allocator>> Allocator::create(Driver& driver, const Config& config) {
+  const auto count = driver.get_device_count();
+  if (!count.is_ok()) {
+    return Status(StatusCode::kDriverError,
+                  "the driver failed to count devices: " + describe(count.code));
+  }
+  if (count.value == 0) return Status(StatusCode::kNotSupported, "the driver shows no device");
+  std::unique_ptr<Allocator> allocator(new Allocator(driver, config));
+  const SharedParts shared{driver, allocator->pointer_map_, allocator->callbacks_,
+                           allocator->free_gate_};
+  for (DeviceId device = 0; device < count.value; ++device) {
+    const auto properties = driver.get_device_properties(device);
+    if (!properties.is_ok()) {
+      return Status(StatusCode::kDriverError, "the driver failed to describe device " +
+                                                  std::to_string(device) + ": " +
+                                                  describe(properties.code));
+    }
+    allocator->devices_.push_back(
+        std::make_unique<DeviceAllocator>(shared, device, properties.value, config));
+  }
+  return allocator;
+}
+
+Allocator::~Allocator() {
+  if (is_forked_.load(std::memory_order_relaxed)) return;
+  for (const auto& device : devices_) {
+    const std::size_t live = device->tear_down();
+    if (live > 0) log_info("event=tear_down live_blocks=" + std::to_string(live));
+  }
+}
+
+Status Allocator::check_alive() const {
+  if (!is_forked_.load(std::memory_order_relaxed)) [[likely]]
+    return Status::ok();
+  return Status(
+      StatusCode::kForked,
+      "this process was forked after the allocator was initialised; a forked child cannot "
+      "use the device (start workers with spawn or exec)");
+}
+
+Result<DeviceAllocator*> Allocator::find_device(DeviceId device) const {
+  if (Status alive = check_alive(); !alive.is_ok()) return alive;
+  if (device >= 0 && device < device_count()) [[likely]] {
+    return devices_[static_cast<std::size_t>(device)].get();
+  }
+  return Status(StatusCode::kInvalidArgument, "device is " + std::to_string(device) +
+                                                  "; there are devices 0 to " +
+                                                  std::to_string(device_count() - 1));
+}
+
+Result<Address> Allocator::allocate(StreamRef stream, Bytes bytes, Bytes alignment) {
+  auto device = find_device(stream.device);
+  if (!device.is_ok()) return std::move(device).status();
+  if (Status status = check_alignment(alignment); !status.is_ok()) return status;
+  if (bytes == 0) return Address{0};
+  if (bytes >= kRequestMax) {
+    return Status(StatusCode::kOutOfMemory,
+                  "CUDA out of memory. Tried to allocate more than 1EB memory.");
+  }
+  return device.value()->allocate(stream.handle, bytes, alignment);
+}
+
+// Says what is wrong with a pointer that is no live block, and counts it.
+Status Allocator::explain_pointer(Address address, const char* call) const {
+  std::string why = "no block of this allocator begins there";
+  bool is_freed_block = false;
+  for (const auto& device : devices_) {
+    std::string found = device->describe_address(address, &is_freed_block);
+    if (found.empty()) continue;
+    device->count_invalid_free();
+    why = std::move(found);
+    return Status(
+        is_freed_block ? StatusCode::kDoubleFree : StatusCode::kInvalidPointer,
+        std::string(call) + ": invalid device pointer: " + format_address(address) + ": " + why);
+  }
+  devices_.front()->count_invalid_free();
+  return Status(StatusCode::kInvalidPointer, std::string(call) + ": invalid device pointer: " +
+                                                 format_address(address) + ": " + why);
+}
+
+Status Allocator::free_block(Address address, std::optional<Bytes> expected_bytes,
+                             std::optional<StreamHandle> new_owner, const char* call) {
+  if (Status alive = check_alive(); !alive.is_ok()) return alive;
+  if (address == 0) return Status::ok();
+  const DeviceId device = pointer_map_.find_device(address);
+  if (device < 0) return explain_pointer(address, call);
+  Status status =
+      devices_[static_cast<std::size_t>(device)]->free(address, expected_bytes, new_owner);
+  if (status.code() == StatusCode::kInvalidPointer) return explain_pointer(address, call);
+  return status;
+}
+
+Status Allocator::free(Address address) noexcept {
+  return free_block(address, std::nullopt, std::nullopt, "free");
+}
+
+Status Allocator::free_sized(Address address, Bytes bytes) noexcept {
+  return free_block(address, bytes, std::nullopt, "free_sized");
+}
+
+Status Allocator::free_on_stream(Address address, StreamHandle stream) noexcept {
+  return free_block(address, std::nullopt, stream, "free_on_stream");
+}
+
+Status Allocator::record_stream(Address address, StreamHandle stream) noexcept {
+  if (Status alive = check_alive(); !alive.is_ok()) return alive;
+  if (address == 0) return Status::ok();
+  const DeviceId device = pointer_map_.find_device(address);
+  if (device < 0) return explain_pointer(address, "record_stream");
+  Status status = devices_[static_cast<std::size_t>(device)]->record_stream(address, stream);
+  if (status.code() == StatusCode::kInvalidPointer) {
+    return explain_pointer(address, "record_stream");
+  }
+  return status;
+}
+
+Status Allocator::retire_stream(StreamRef stream) noexcept {
+  auto device = find_device(stream.device);
+  if (!device.is_ok()) return std::move(device).status();
+  return device.value()->retire_stream(stream.handle);
+}
+
+void Allocator::retire_thread_streams() noexcept {
+  if (!check_alive().is_ok()) return;
+  for (const auto& device : devices_)
+    device->retire_thread_streams();
+}
+
+Status Allocator::empty_cache(DeviceId device) {
+  auto found = find_device(device);
+  if (!found.is_ok()) return std::move(found).status();
+  return found.value()->empty_cache();
+}
+
+void Allocator::configure(const Config& config) {
+  {
+    MutexLock lock(config_mutex_);
+    config_ = config;
+  }
+  if (!check_alive().is_ok()) return;
+  for (const auto& device : devices_)
+    device->configure(config);
+}
+
+Config Allocator::get_config() const {
+  MutexLock lock(config_mutex_);
+  return config_;
+}
+
+Status Allocator::set_memory_fraction(DeviceId device, double fraction) {
+  auto found = find_device(device);
+  if (!found.is_ok()) return std::move(found).status();
+  if (!(fraction >= 0.0 && fraction <= 1.0)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "invalid fraction: " + std::to_string(fraction) + ". Please set within [0, 1]");
+  }
+  found.value()->set_memory_fraction(fraction);
+  return Status::ok();
+}
+
+Result<double> Allocator::get_memory_fraction(DeviceId device) const {
+  auto found = find_device(device);
+  if (!found.is_ok()) return std::move(found).status();
+  return found.value()->get_memory_fraction();
+}
+
+Status Allocator::set_limit(DeviceId device, Bytes bytes) {
+  auto found = find_device(device);
+  if (!found.is_ok()) return std::move(found).status();
+  found.value()->set_limit(bytes);
+  return Status::ok();
+}
+
+Result<Bytes> Allocator::get_limit(DeviceId device) const {
+  auto found = find_device(device);
+  if (!found.is_ok()) return std::move(found).status();
+  return found.value()->get_limit();
+}
+
+Result<DeviceStats> Allocator::get_stats(DeviceId device) {
+  auto found = find_device(device);
+  if (!found.is_ok()) return std::move(found).status();
+  return found.value()->get_stats();
+}
+
+Result<std::vector<StreamCache>> Allocator::get_stream_caches(DeviceId device) {
+  auto found = find_device(device);
+  if (!found.is_ok()) return std::move(found).status();
+  return found.value()->get_stream_caches();
+}
+
+Status Allocator::reset_peak_stats(DeviceId device) {
+  auto found = find_device(device);
+  if (!found.is_ok()) return std::move(found).status();
+  found.value()->reset_peak_stats();
+  return Status::ok();
+}
+
+Status Allocator::reset_accumulated_stats(DeviceId device) {
+  auto found = find_device(device);
+  if (!found.is_ok()) return std::move(found).status();
+  found.value()->reset_accumulated_stats();
+  return Status::ok();
+}
+
+Result<BlockInfo> Allocator::find_block(Address address) const {
+  if (Status alive = check_alive(); !alive.is_ok()) return alive;
+  for (const auto& device : devices_) {
+    if (auto info = device->find_block(address)) return *info;
+  }
+  return Status(StatusCode::kInvalidPointer,
+                format_address(address) + " is not inside a live block of this allocator");
+}
+
+void Allocator::validate() const {
+  for (const auto& device : devices_)
+    device->validate();
+}
+
+void Allocator::validate_segment(Address address) const {
+  for (const auto& device : devices_)
+    device->validate_segment(address);
+}
+
+}  // namespace quarry

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// The allocator of all devices behind one driver: the root of the ownership tree
+// (Allocator -> DeviceAllocator -> MemPool -> Segment -> Block) and the whole interface of the
+// core. It finds the device of an address and forwards; the algorithm is in device_allocator.hpp.
+//
+// Thread safety: every member may be called from any thread at any time, except create and the
+// destructor. Errors: a Status; when one is returned nothing was changed unless said otherwise.
+// Streams: see "Fences and streams" in docs/design.md. Every stream ever passed in must be retired
+// before it is destroyed; work that is launched on a block's stream before the free is ordered
+// before whoever gets the memory next.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "base/status.hpp"
+#include "core/callbacks.hpp"
+#include "core/config.hpp"
+#include "core/free_gate.hpp"
+#include "core/oom_report.hpp"
+#include "core/pointer_map.hpp"
+#include "driver/driver.hpp"
+#include "stats/device_stats.hpp"
+
+namespace quarry {
+
+class DeviceAllocator;
+
+// What is known about an address inside a block that the user holds.
+struct BlockInfo {
+  Address address = 0;  // start of the block
+  Bytes bytes = 0;      // whole block
+  Bytes requested_bytes = 0;
+  Address segment_address = 0;
+  Bytes segment_bytes = 0;
+  StreamRef stream;  // the stream that the block belongs to
+};
+
+class Allocator {
+ public:
+  // Asks the driver for its devices; allocates no device memory. `driver` must outlive the result.
+  static Result<std::unique_ptr<Allocator>> create(Driver& driver, const Config& config);
+  // Gives all memory back to the driver, that of blocks still held included (their number is
+  // logged). No other thread may be inside a call. In a forked child it makes no driver call.
+  ~Allocator();
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+
+  int device_count() const noexcept { return static_cast<int>(devices_.size()); }
+
+  // At least `bytes` bytes for use on `stream`, aligned to `alignment` (a power of two; 512 is
+  // the least there is). 0 bytes: address 0, and nothing happens. kOutOfMemory has the report as
+  // its message. May wait for the device when memory is short.
+  Result<Address> allocate(StreamRef stream, Bytes bytes, Bytes alignment = 512);
+
+  // Never waits and makes no driver call, except one event record for each foreign stream of the
+  // block. Address 0 is fine. Any thread may free, a driver callback too (see
+  // DriverCallbackScope).
+  Status free(Address address) noexcept;
+  // As free; kSizeMismatch when `bytes` is not what was asked for. The block is freed all the
+  // same.
+  Status free_sized(Address address, Bytes bytes) noexcept;
+  // As free, but from now on the memory belongs to `stream` of the same device: the caller has
+  // ordered all uses before this point of `stream`.
+  Status free_on_stream(Address address, StreamHandle stream) noexcept;
+
+  // The block is also used on `stream`: its memory is reused only when what is submitted there
+  // before the free is done.
+  Status record_stream(Address address, StreamHandle stream) noexcept;
+
+  // `stream` will be destroyed. Records one event; does not wait. Memory cached for the stream
+  // becomes usable by all streams when its work is done; the handle may come back as a new stream.
+  // kBusy while the stream captures.
+  Status retire_stream(StreamRef stream) noexcept;
+  // Retires the calling thread's per-thread default streams. For thread exit.
+  void retire_thread_streams() noexcept;
+
+  // Waits for pending frees and returns every vacant segment to the driver. A failure of the
+  // driver is returned; what could be released was.
+  Status empty_cache(DeviceId device);
+
+  // Replaces the settings from the next request on.
+  void configure(const Config& config);
+  Config get_config() const;
+
+  // Part of the device's memory that may be reserved, in [0, 1]; and the same in bytes (kUnlimited
+  // for none). The smaller one holds. Neither gives back what is reserved already.
+  Status set_memory_fraction(DeviceId device, double fraction);
+  Result<double> get_memory_fraction(DeviceId device) const;
+  Status set_limit(DeviceId device, Bytes bytes);
+  Result<Bytes> get_limit(DeviceId device) const;
+
+  // A consistent copy. Asks the driver for its free memory (5 us), for external_bytes.
+  Result<DeviceStats> get_stats(DeviceId device);
+  // By stream, largest first: what each strands.
+  Result<std::vector<StreamCache>> get_stream_caches(DeviceId device);
+  Status reset_peak_stats(DeviceId device);
+  Status reset_accumulated_stats(DeviceId device);
+
+  // kInvalidPointer unless `address` is inside a block that a user holds.
+  Result<BlockInfo> find_block(Address address) const;
+
+  // Observers of out-of-memory results and helpers that can free memory; both are called with no
+  // lock held and may call anything here.
+  Callbacks& callbacks() noexcept { return callbacks_; }
+  // While a thread holds it, no driver free begins (in any thread).
+  FreeGate& free_gate() noexcept { return free_gate_; }
+
+  // For the child of a fork: from now on every call fails with kForked and no driver call is made.
+  // Async-signal-safe.
+  void mark_forked() noexcept { is_forked_.store(true, std::memory_order_relaxed); }
+
+  // Walks everything and proves every invariant of docs/design.md; ends the process with the
+  // operands if one does not hold. For tests; stops all other calls on a device while it walks.
+  void validate() const;
+  // The same for the segment around `address`, if there is one. O(blocks of the segment).
+  void validate_segment(Address address) const;
+
+ private:
+  Allocator(Driver& driver, const Config& config);
+  Result<DeviceAllocator*> find_device(DeviceId device) const;
+  Status check_alive() const;
+  Status free_block(Address address, std::optional<Bytes> expected_bytes,
+                    std::optional<StreamHandle> new_owner, const char* call);
+  Status explain_pointer(Address address, const char* call) const;
+
+  Driver& driver_;
+  std::atomic<bool> is_forked_{false};
+  PointerMap pointer_map_;
+  Callbacks callbacks_;
+  FreeGate free_gate_;
+  mutable Mutex config_mutex_{LockRank::kAllocator};
+  Config config_ QUARRY_GUARDED_BY(config_mutex_);
+  std::vector<std::unique_ptr<DeviceAllocator>> devices_;  // by DeviceId; never changes
+};
+
+}  // namespace quarry

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// START HERE. The vocabulary of the core, and its unit: the Block.
+//
+//   Segment     one contiguous device address range obtained from the driver
+//   Block       a subrange of a Segment, the unit handed out; blocks tile their segment
+//   BlockPool   index of the free blocks of one size family
+//   MemPool     a reuse domain: its segments and their two BlockPools
+//   Stream      a queue of the device; every block belongs to one, or to the idle owner
+//   Fence       a point in GPU time: "everything submitted to stream S before now"
+//   requested   what the user asked for;          allocated  rounded, held by the user
+//   active      allocated + pending;              reserved   held from the driver
+//   pending     freed by the user, another stream may still use it
+//   idle        free, and no stream can still use it: any stream may take it
+//
+// The tree Allocator -> DeviceAllocator -> MemPool -> Segment -> Block owns; pools, the pointer
+// map and fences only point. Everything is guarded by the device's mutex.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/bytes.hpp"
+#include "base/check.hpp"
+
+namespace quarry {
+
+struct Segment;
+struct Stream;
+struct ForeignUse;
+
+enum class BlockState : std::uint8_t {
+  kFree,       // in its BlockPool
+  kAllocated,  // held by the user; in the pointer map
+  kPending,    // freed by the user; waits for fences, or for a thread that may call the driver
+  kRetiring,   // its segment is on the way back to the driver; in no BlockPool
+};
+
+std::string_view get_name(BlockState state);
+
+struct Block {
+  Address address = 0;
+  Bytes size = 0;
+  Bytes requested_bytes = 0;  // by the user; 0 while free
+  Block* previous = nullptr;  // neighbours by address, within the segment
+  Block* next = nullptr;
+  Segment* segment = nullptr;
+  Stream* owner = nullptr;             // whose order makes reuse safe
+  ForeignUse* foreign_uses = nullptr;  // other streams that use it; only while allocated or queued
+
+  // Links of the index (BlockTree); meaningful only while free.
+  Block* left = nullptr;
+  Block* right = nullptr;
+  Block* parent = nullptr;
+  std::uint32_t priority = 0;
+
+  std::uint32_t age_base = 0;        // the pool's search count when the block became free
+  std::uint32_t pending_fences = 0;  // fences that must pass before the block is free
+  bool is_oversize_counted = false;  // in DeviceStats::oversize_allocations
+
+  BlockState state() const noexcept { return state_; }
+  bool is_free() const noexcept { return state_ == BlockState::kFree; }
+  // Held by the user or by work of the device.
+  bool is_active() const noexcept {
+    return state_ == BlockState::kAllocated || state_ == BlockState::kPending;
+  }
+  // A part of its segment and not the whole.
+  bool is_split() const noexcept { return previous != nullptr || next != nullptr; }
+  Address end() const noexcept { return address + size; }
+
+  // The transitions that exist; anything else is a fault of ours.
+  void become_allocated() noexcept { change(BlockState::kFree, BlockState::kAllocated); }
+  void become_pending() noexcept { change(BlockState::kAllocated, BlockState::kPending); }
+  void become_retiring() noexcept { change(BlockState::kFree, BlockState::kRetiring); }
+  void return_from_retiring() noexcept { change(BlockState::kRetiring, BlockState::kFree); }
+  void become_free() noexcept {
+    QUARRY_ASSERT(is_active());
+    QUARRY_ASSERT_EQ(pending_fences, 0u);
+    state_ = BlockState::kFree;
+  }
+
+ private:
+  void change(BlockState from, BlockState to) noexcept {
+    QUARRY_CHECK_EQ(static_cast<int>(state_), static_cast<int>(from));
+    state_ = to;
+  }
+
+  BlockState state_ = BlockState::kFree;
+};
+static_assert(sizeof(Block) <= 112, "host memory per live block is promised to be small");
+
+// One stream other than the owner that uses a block. A singly linked list; owned by the device's
+// object pool.
+struct ForeignUse {
+  Stream* stream = nullptr;
+  ForeignUse* next = nullptr;
+};
+
+}  // namespace quarry

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// An ordered set of free blocks, linked through the blocks themselves: a treap by (size, segment's
+// sequence, address). Owns nothing, allocates nothing. Guarded by the device's mutex.
+#pragma once
+
+#include "core/block.hpp"
+#include "core/segment.hpp"
+
+namespace quarry {
+
+class BlockTree {
+ public:
+  bool is_empty() const noexcept { return root_ == nullptr; }
+
+  void insert(Block& block) noexcept;
+  void remove(Block& block) noexcept;  // `block` is in this tree
+
+  // The first in order; null if empty.
+  Block* get_first() const noexcept;
+  Block* get_last() const noexcept;
+  // The first of at least `size` bytes; null if none.
+  Block* find_at_least(Bytes size) const noexcept;
+  // Neighbours in order; null at the ends.
+  static Block* get_next(const Block& block) noexcept;
+  static Block* get_previous(const Block& block) noexcept;
+
+ private:
+  static bool is_before(const Block& a, const Block& b) noexcept;
+  void rotate_up(Block& child) noexcept;
+  void replace_child(Block* parent, const Block& old_child, Block* new_child) noexcept;
+
+  Block* root_ = nullptr;
+};
+
+}  // namespace quarry

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The settings of an allocator as values. How they are written as text is
+// src/api/config_parser.hpp; docs/tuning.md says when to use each.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "base/bytes.hpp"
+
+namespace quarry {
+
+// One entry for each power of two from 1 MiB up; the last holds for all larger sizes.
+inline constexpr int kRoundupIntervals = 16;
+using RoundupDivisions = std::array<std::uint32_t, kRoundupIntervals>;
+
+struct Config {
+  // Segment size of requests between 1 MiB and 10 MiB. Option large_segment_size_mb.
+  Bytes large_segment_bytes = 20_MiB;
+  // Blocks of this size or more are not split, and serve only requests as large.
+  // max_split_size_mb.
+  Bytes max_split_bytes = kUnlimited;
+  // How much larger than an oversize request the block that serves it may be.
+  // max_non_split_rounding_mb.
+  Bytes max_non_split_rounding_bytes = 20_MiB;
+  // Steps between a power of two and the next to which sizes are rounded; 0 rounds to 512 bytes.
+  RoundupDivisions roundup_power2_divisions{};
+  // Above this part of the limit old cached segments are released before growing; 0 is never.
+  double garbage_collection_threshold = 0.0;
+  // Part of the device's memory that this process may reserve.
+  double per_process_memory_fraction = 1.0;
+  // Refuse above the fraction at once, without giving cached memory back first.
+  bool throw_on_cudamalloc_oom = false;
+  // True: two upstream defects are kept, so that decisions equal PyTorch's: a division of 1 rounds
+  // nothing, and the garbage threshold needs a memory fraction. False: 1 is the next power of two,
+  // and without a fraction the threshold is a part of the device's memory.
+  bool upstream_quirks = true;
+
+  friend bool operator==(const Config&, const Config&) = default;
+};
+
+}  // namespace quarry

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// The algorithm of one device: a malloc and a free from top to bottom.
+#include "core/device_allocator.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+#include "core/size_policy.hpp"
+#include "core/thread_state.hpp"
+
+namespace quarry {
+
+DeviceAllocator::Section::Section(DeviceAllocator& device) : device_(device) {
+  device_.mutex_.lock();
+}
+
+DeviceAllocator::Section::~Section() {
+  std::vector<std::string> notices = std::exchange(device_.notices_, {});
+  device_.mutex_.unlock();
+  for (const std::string& line : notices)
+    log_warning(line);
+}
+
+DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
+                                 const DeviceProperties& properties, const Config& config)
+    : driver_(shared.driver),
+      pointer_map_(shared.pointer_map),
+      callbacks_(shared.callbacks),
+      free_gate_(shared.free_gate),
+      device_(device),
+      properties_(properties),
+      config_(config),
+      fraction_(config.per_process_memory_fraction),
+      streams_(device),
+      fences_(shared.driver, device) {}
+
+// --- malloc ------------------------------------------------------------------------------------
+
+Result<Address> DeviceAllocator::allocate(StreamHandle stream, Bytes bytes, Bytes alignment) {
+  Section section(*this);
+  settle_frees();
+  const Request request = make_request(stream, bytes, alignment);
+  Block* block = find_free_block(request);
+  if (block == nullptr) {
+    Result<Block*> reclaimed = reclaim(request);
+    if (!reclaimed.is_ok()) {
+      release_reference(*request.stream);
+      return std::move(reclaimed).status();
+    }
+    block = reclaimed.value();
+  }
+  const Address address = hand_out(carve(*block, request), request);
+  release_reference(*request.stream);
+  return address;
+}
+
+// Brings in what has become free since the last call.
+void DeviceAllocator::settle_frees() {
+  if (queued_frees_.empty() && fences_.is_idle()) return;
+  if (is_driver_callback_thread()) return;
+  CaptureModeBracket bracket(driver_);
+  for (Block* block : queued_frees_)
+    start_free(*block);
+  queued_frees_.clear();
+  collect_fences();
+}
+
+void DeviceAllocator::collect_fences() {
+  fences_.collect(done_, drained_);
+  for (Block* block : done_)
+    complete_free(*block);
+  done_.clear();
+  for (Stream* stream : drained_)
+    adopt_as_idle(*stream);
+  drained_.clear();
+  const DriverCode error = fences_.take_last_error();
+  if (error != DriverCode::kSuccess) {
+    note("event=fence_error device=" + std::to_string(device_) + " code=\"" + describe(error) +
+         "\" effect=\"blocks that wait for it stay pending\"");
+  }
+}
+
+// Holds a reference on the stream until the request is served or refused.
+DeviceAllocator::Request DeviceAllocator::make_request(StreamHandle stream, Bytes bytes,
+                                                       Bytes alignment) {
+  Request request;
+  request.stream = &streams_.find_or_add(stream);
+  ++request.stream->references;
+  request.requested_bytes = bytes;
+  request.block_bytes = calculate_block_size(bytes, config_);
+  request.alignment = std::max(alignment, kDefaultAlignment);
+  request.needed_bytes = request.block_bytes + request.alignment - kDefaultAlignment;
+  request.family = get_family(request.needed_bytes);
+  request.segment_bytes = calculate_segment_size(request.needed_bytes, config_);
+  return request;
+}
+
+Block* DeviceAllocator::find_free_block(const Request& request) {
+  pool_.get_blocks(request.family).count_search();
+  return find_fitting(request);
+}
+
+Block* DeviceAllocator::find_fitting(const Request& request) const {
+  const BlockPool& pool = pool_.get_blocks(request.family);
+  Block* own = pool.find_at_least(*request.stream, request.needed_bytes);
+  if (own != nullptr && may_serve(own->size, request.needed_bytes, config_)) return own;
+  Block* idle = pool.find_at_least(streams_.idle(), request.needed_bytes);
+  if (idle != nullptr && may_serve(idle->size, request.needed_bytes, config_)) return idle;
+  return nullptr;
+}
+
+// Takes `found` out of its pool and cuts it to size and alignment; what is cut off stays free.
+Block& DeviceAllocator::carve(Block& found, const Request& request) {
+  InactiveSplitChange change;
+  pool_remove(found, change);
+  Block* block = &found;
+  const Bytes head = round_up(found.address, request.alignment) - found.address;
+  if (head > 0) {
+    block = split(found, head, blocks_);
+    pool_insert(found, change);
+  }
+  if (should_split(block->size, request.block_bytes, request.family, config_)) {
+    pool_insert(*split(*block, request.block_bytes, blocks_), change);
+  }
+  apply(change, request.family);
+  return *block;
+}
+
+Address DeviceAllocator::hand_out(Block& block, const Request& request) {
+  set_owner(block, *request.stream);
+  pointer_map_.insert(block.address, device_, block);
+  block.become_allocated();
+  block.requested_bytes = request.requested_bytes;
+  ++block.segment->active_blocks;
+
+  const auto size = static_cast<std::int64_t>(block.size);
+  const auto requested = static_cast<std::int64_t>(request.requested_bytes);
+  stats_.allocation.add(request.family, 1);
+  stats_.allocated_bytes.add(request.family, size);
+  stats_.active.add(request.family, 1);
+  stats_.active_bytes.add(request.family, size);
+  stats_.requested_bytes.add(request.family, requested);
+  held_requested_bytes_ += requested;
+  block.is_oversize_counted = is_oversize(block.size, config_);
+  if (block.is_oversize_counted) stats_.oversize_allocations.add(1);
+  return block.address;
+}
+
+// --- free --------------------------------------------------------------------------------------
+
+Status DeviceAllocator::free(Address address, std::optional<Bytes> expected_bytes,
+                             std::optional<StreamHandle> new_owner) {
+  Section section(*this);
+  Block* const block = pointer_map_.find(address);
+  if (block == nullptr) return Status(StatusCode::kInvalidPointer, "freed by another thread");
+  const Bytes requested = block->requested_bytes;
+  if (new_owner.has_value()) set_owner(*block, streams_.find_or_add(*new_owner));
+
+  pointer_map_.remove(address);
+  block->become_pending();
+  const StatFamily family = block->segment->family;
+  stats_.allocation.add(family, -1);
+  stats_.allocated_bytes.add(family, -static_cast<std::int64_t>(block->size));
+  held_requested_bytes_ -= static_cast<std::int64_t>(requested);
+  if (block->is_oversize_counted) stats_.oversize_allocations.add(-1);
+
+  if (is_driver_callback_thread()) {
+    queued_frees_.push_back(block);
+  } else {
+    start_free(*block);
+  }
+  if (!expected_bytes.has_value() || *expected_bytes == requested) return Status::ok();
+  ++stats_.size_mismatches;
+  return Status(StatusCode::kSizeMismatch, "sized free of " + std::to_string(*expected_bytes) +
+                                               " bytes, but " + std::to_string(requested) +
+                                               " were allocated; the block was freed");
+}
+
+// The block is pending; what must pass before it is free?
+void DeviceAllocator::start_free(Block& block) {
+  if (block.foreign_uses != nullptr) guard_foreign_uses(block);
+  if (block.pending_fences == 0) complete_free(block);
+}
+
+void DeviceAllocator::guard_foreign_uses(Block& block) {
+  CaptureModeBracket bracket(driver_);
+  while (ForeignUse* use = block.foreign_uses) {
+    block.foreign_uses = use->next;
+    if (use->stream != block.owner) fences_.guard(block, *use->stream);
+    release_reference(*use->stream);
+    foreign_uses_.give_back(use);
+  }
+}
+
+// Nobody uses the block any more, but for work already queued on its owner's stream.
+void DeviceAllocator::complete_free(Block& block) {
+  const StatFamily family = block.segment->family;
+  stats_.active.add(family, -1);
+  stats_.active_bytes.add(family, -static_cast<std::int64_t>(block.size));
+  stats_.requested_bytes.add(family, -static_cast<std::int64_t>(block.requested_bytes));
+  block.requested_bytes = 0;
+  --block.segment->active_blocks;
+  block.become_free();
+  if (block.owner->life == StreamLife::kDrained) set_owner(block, streams_.idle());
+  InactiveSplitChange change;
+  pool_insert(coalesce(block, change), change);
+  apply(change, family);
+}
+
+// Joins a free block, in no pool, with its free neighbours of the same owner; returns the result.
+Block& DeviceAllocator::coalesce(Block& block, InactiveSplitChange& change) {
+  const auto may_join = [&block](const Block* neighbour) {
+    return neighbour != nullptr && neighbour->is_free() && neighbour->owner == block.owner;
+  };
+  if (may_join(block.next)) {
+    pool_remove(*block.next, change);
+    absorb_next(block, blocks_);
+  }
+  if (!may_join(block.previous)) return block;
+  Block& joined = *block.previous;
+  pool_remove(joined, change);
+  absorb_next(joined, blocks_);
+  return joined;
+}
+
+Status DeviceAllocator::record_stream(Address address, StreamHandle handle) {
+  Section section(*this);
+  Block* const block = pointer_map_.find(address);
+  if (block == nullptr) return Status(StatusCode::kInvalidPointer, "freed by another thread");
+  Stream& stream = streams_.find_or_add(handle);
+  if (&stream == block->owner) return Status::ok();
+  for (const ForeignUse* use = block->foreign_uses; use != nullptr; use = use->next) {
+    if (use->stream == &stream) return Status::ok();
+  }
+  ForeignUse* const use = foreign_uses_.take();
+  *use = {&stream, block->foreign_uses};
+  block->foreign_uses = use;
+  ++stream.references;
+  return Status::ok();
+}
+
+// --- streams -----------------------------------------------------------------------------------
+
+Status DeviceAllocator::retire_stream(StreamHandle handle) {
+  Section section(*this);
+  Stream* const stream = streams_.find(handle);
+  if (stream == nullptr) return Status::ok();
+  if (is_driver_callback_thread()) {
+    return Status(StatusCode::kBusy, "a stream cannot be retired from a driver callback");
+  }
+  CaptureModeBracket bracket(driver_);
+  Status status = fences_.retire(*stream);
+  if (status.is_ok()) streams_.forget_handle(*stream);
+  return status;
+}
+
+void DeviceAllocator::retire_thread_streams() {
+  Section section(*this);
+  CaptureModeBracket bracket(driver_);
+  for (Stream* stream : streams_.get_streams_of_thread(get_thread_token())) {
+    const Status status = fences_.retire(*stream);
+    if (status.is_ok()) {
+      streams_.forget_handle(*stream);
+    } else {
+      note("event=thread_stream_not_retired cause=\"" + std::string(status.message()) + "\"");
+    }
+  }
+}
+
+// The stream's memory becomes anyone's.
+void DeviceAllocator::adopt_as_idle(Stream& drained) {
+  for (const StatFamily family : {StatFamily::kSmall, StatFamily::kLarge}) {
+    BlockPool& pool = pool_.get_blocks(family);
+    InactiveSplitChange change;
+    while (Block* block = pool.find_largest(drained)) {
+      pool_remove(*block, change);
+      set_owner(*block, streams_.idle());
+      pool_insert(coalesce(*block, change), change);
+    }
+    apply(change, family);
+  }
+  streams_.drop_if_unused(drained);
+}
+
+void DeviceAllocator::set_owner(Block& block, Stream& owner) {
+  if (block.owner == &owner) return;
+  Stream* const before = std::exchange(block.owner, &owner);
+  ++owner.references;
+  if (before != nullptr) release_reference(*before);
+}
+
+void DeviceAllocator::release_reference(Stream& stream) {
+  --stream.references;
+  streams_.drop_if_unused(stream);
+}
+
+// --- the index of free blocks, and its statistics
+// ------------------------------------------------
+
+void DeviceAllocator::pool_insert(Block& block, InactiveSplitChange& change) {
+  pool_.get_blocks(block.segment->family).insert(block);
+  block.owner->cached_bytes += block.size;
+  if (!block.is_split()) return;
+  change.count += 1;
+  change.bytes += static_cast<std::int64_t>(block.size);
+}
+
+void DeviceAllocator::pool_remove(Block& block, InactiveSplitChange& change) {
+  pool_.get_blocks(block.segment->family).remove(block);
+  block.owner->cached_bytes -= block.size;
+  if (!block.is_split()) return;
+  change.count -= 1;
+  change.bytes -= static_cast<std::int64_t>(block.size);
+}
+
+void DeviceAllocator::apply(const InactiveSplitChange& change, StatFamily family) {
+  stats_.inactive_split.add(family, change.count);
+  stats_.inactive_split_bytes.add(family, change.bytes);
+}
+
+}  // namespace quarry

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// One device's caching allocator: the algorithm, readable top to bottom in device_allocator.cpp.
+// What happens when the cache has no fitting block is reclaim.cpp; giving segments back is
+// release.cpp; figures and reports are device_report.cpp; the proof of the invariants is
+// validate.cpp.
+//
+// Locking: one mutex guards everything. Driver calls that may be slow (allocate, free, waits) are
+// made with it released, by reclaim.cpp and release.cpp alone; whatever they concern is detached
+// before and accounted after, and the cache is searched again. The calls made under it are short:
+// event create, record, query, capture status. No code of the user's runs under it, and nothing is
+// logged.
+#pragma once
+
+#include <condition_variable>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "base/status.hpp"
+#include "core/allocator.hpp"
+#include "core/block.hpp"
+#include "core/callbacks.hpp"
+#include "core/config.hpp"
+#include "core/fence.hpp"
+#include "core/free_gate.hpp"
+#include "core/mem_pool.hpp"
+#include "core/object_pool.hpp"
+#include "core/pointer_map.hpp"
+#include "core/stream_table.hpp"
+#include "driver/driver.hpp"
+#include "stats/device_stats.hpp"
+
+namespace quarry {
+
+// What all devices of one Allocator share. Outlives the devices.
+struct SharedParts {
+  Driver& driver;
+  PointerMap& pointer_map;
+  Callbacks& callbacks;
+  FreeGate& free_gate;
+};
+
+class DeviceAllocator {
+ public:
+  DeviceAllocator(SharedParts shared, DeviceId device, const DeviceProperties& properties,
+                  const Config& config);
+  DeviceAllocator(const DeviceAllocator&) = delete;
+  DeviceAllocator& operator=(const DeviceAllocator&) = delete;
+
+  // See Allocator for the meaning of each.
+  Result<Address> allocate(StreamHandle stream, Bytes bytes, Bytes alignment)
+      QUARRY_EXCLUDES(mutex_);
+  // How a block comes back; nullopt stream: to the stream that it belongs to. kInvalidPointer if
+  // another thread was faster.
+  Status free(Address address, std::optional<Bytes> expected_bytes,
+              std::optional<StreamHandle> new_owner) QUARRY_EXCLUDES(mutex_);
+  Status record_stream(Address address, StreamHandle stream) QUARRY_EXCLUDES(mutex_);
+  Status retire_stream(StreamHandle stream) QUARRY_EXCLUDES(mutex_);
+  void retire_thread_streams() QUARRY_EXCLUDES(mutex_);
+  Status empty_cache() QUARRY_EXCLUDES(mutex_);
+
+  void configure(const Config& config) QUARRY_EXCLUDES(mutex_);
+  void set_memory_fraction(double fraction) QUARRY_EXCLUDES(mutex_);
+  double get_memory_fraction() const QUARRY_EXCLUDES(mutex_);
+  void set_limit(Bytes bytes) QUARRY_EXCLUDES(mutex_);
+  Bytes get_limit() const QUARRY_EXCLUDES(mutex_);
+
+  DeviceStats get_stats() QUARRY_EXCLUDES(mutex_);
+  std::vector<StreamCache> get_stream_caches() const QUARRY_EXCLUDES(mutex_);
+  void reset_peak_stats() QUARRY_EXCLUDES(mutex_);
+  void reset_accumulated_stats() QUARRY_EXCLUDES(mutex_);
+  void count_invalid_free() QUARRY_EXCLUDES(mutex_);
+  std::optional<BlockInfo> find_block(Address address) const QUARRY_EXCLUDES(mutex_);
+  // What a pointer that is no live block is, in words; empty if it lies in no segment here.
+  std::string describe_address(Address address, bool* is_freed_block) const
+      QUARRY_EXCLUDES(mutex_);
+
+  void validate() const QUARRY_EXCLUDES(mutex_);
+  void validate_segment(Address address) const QUARRY_EXCLUDES(mutex_);
+
+  // Returns everything to the driver, live blocks too; their number. The last call.
+  std::size_t tear_down() QUARRY_EXCLUDES(mutex_);
+
+ private:
+  // One request on its way through the algorithm.
+  struct Request {
+    Stream* stream = nullptr;
+    Bytes requested_bytes = 0;
+    Bytes block_bytes = 0;    // what the user gets
+    Bytes needed_bytes = 0;   // block_bytes and room to align
+    Bytes segment_bytes = 0;  // what the driver would be asked for
+    Bytes alignment = kDefaultAlignment;
+    StatFamily family = StatFamily::kSmall;
+  };
+  // Changes of inactive_split within one operation, which count as one: a split that replaces
+  // another is neither a rise nor a fall.
+  struct InactiveSplitChange {
+    std::int64_t count = 0;
+    std::int64_t bytes = 0;
+  };
+  static constexpr Bytes kDefaultAlignment = 512;
+
+  // Holds the mutex; after releasing it, logs what was noted meanwhile.
+  class Section;
+
+  // --- device_allocator.cpp: the algorithm -----------------------------------------------------
+  void settle_frees() QUARRY_REQUIRES(mutex_);
+  void collect_fences() QUARRY_REQUIRES(mutex_);
+  Request make_request(StreamHandle stream, Bytes bytes, Bytes alignment) QUARRY_REQUIRES(mutex_);
+  Block* find_free_block(const Request& request) QUARRY_REQUIRES(mutex_);
+  Block* find_fitting(const Request& request) const QUARRY_REQUIRES(mutex_);
+  Block& carve(Block& found, const Request& request) QUARRY_REQUIRES(mutex_);
+  Address hand_out(Block& block, const Request& request) QUARRY_REQUIRES(mutex_);
+  void start_free(Block& block) QUARRY_REQUIRES(mutex_);
+  void guard_foreign_uses(Block& block) QUARRY_REQUIRES(mutex_);
+  void complete_free(Block& block) QUARRY_REQUIRES(mutex_);
+  void adopt_as_idle(Stream& drained) QUARRY_REQUIRES(mutex_);
+  void set_owner(Block& block, Stream& owner) QUARRY_REQUIRES(mutex_);
+  void release_reference(Stream& stream) QUARRY_REQUIRES(mutex_);
+  Block& coalesce(Block& block, InactiveSplitChange& change) QUARRY_REQUIRES(mutex_);
+  void pool_insert(Block& block, InactiveSplitChange& change) QUARRY_REQUIRES(mutex_);
+  void pool_remove(Block& block, InactiveSplitChange& change) QUARRY_REQUIRES(mutex_);
+  void apply(const InactiveSplitChange& change, StatFamily family) QUARRY_REQUIRES(mutex_);
+  void note(std::string line) QUARRY_REQUIRES(mutex_) { notices_.push_back(std::move(line)); }
+
+  // --- reclaim.cpp: what a miss does -----------------------------------------------------------
+  Result<Block*> reclaim(const Request& request) QUARRY_REQUIRES(mutex_);
+  Result<Block*> climb(const Request& request) QUARRY_REQUIRES(mutex_);
+  Result<Block*> climb_last_rung(const Request& request) QUARRY_REQUIRES(mutex_);
+  Block* search_again(const Request& request) QUARRY_REQUIRES(mutex_);
+  bool ask_callbacks(const Request& request) QUARRY_REQUIRES(mutex_);
+  Result<Block*> grow(const Request& request) QUARRY_REQUIRES(mutex_);
+  Block& add_segment(Address address, const Request& request) QUARRY_REQUIRES(mutex_);
+  void collect_garbage() QUARRY_REQUIRES(mutex_);
+  bool release_oversize(const Request& request) QUARRY_REQUIRES(mutex_);
+  void wait_for_fences() QUARRY_REQUIRES(mutex_);
+  bool is_over_limit(Bytes more_bytes) const QUARRY_REQUIRES(mutex_);
+  Status fail_out_of_memory(const Request& request) QUARRY_REQUIRES(mutex_);
+  void wait_for_turn() QUARRY_REQUIRES(mutex_);
+  void take_last_rung() QUARRY_REQUIRES(mutex_);
+  void leave_last_rung() QUARRY_REQUIRES(mutex_);
+  // Runs `call` with the mutex released, counted as an operation under way.
+  template <class Call>
+  auto run_unlocked(Call call) QUARRY_REQUIRES(mutex_);
+
+  // --- release.cpp: giving segments back
+  // ---------------------------------------------------------
+  DriverCode release_vacant_segments() QUARRY_REQUIRES(mutex_);
+  DriverCode release_segments(const std::vector<Segment*>& segments) QUARRY_REQUIRES(mutex_);
+  std::vector<Segment*> choose_garbage(Bytes target_bytes) const QUARRY_REQUIRES(mutex_);
+  std::vector<Segment*> choose_oversize(const Request& request, bool* is_enough) const
+      QUARRY_REQUIRES(mutex_);
+  std::uint32_t get_age(const Segment& segment) const QUARRY_REQUIRES(mutex_);
+  void detach(Segment& segment) QUARRY_REQUIRES(mutex_);
+  void attach_again(Segment& segment) QUARRY_REQUIRES(mutex_);
+  void erase_segment(Segment& segment) QUARRY_REQUIRES(mutex_);
+
+  // --- device_report.cpp -----------------------------------------------------------------------
+  OomReport make_oom_report(const Request& request) const QUARRY_REQUIRES(mutex_);
+  std::vector<StreamCache> list_caches() const QUARRY_REQUIRES(mutex_);
+  Bytes find_largest_free(const Stream& stream) const QUARRY_REQUIRES(mutex_);
+  Bytes calculate_allowed_bytes() const QUARRY_REQUIRES(mutex_);
+  bool has_limit() const QUARRY_REQUIRES(mutex_);
+  Segment* find_segment(Address address) const QUARRY_REQUIRES(mutex_);
+
+  // --- validate.cpp ----------------------------------------------------------------------------
+  struct Sums;
+  void validate_blocks(const Segment& segment, Sums& sums) const QUARRY_REQUIRES(mutex_);
+  void validate_block(const Block& block, Sums& sums) const QUARRY_REQUIRES(mutex_);
+  void validate_pools(const Sums& sums) const QUARRY_REQUIRES(mutex_);
+  void validate_fences(const Sums& sums) const QUARRY_REQUIRES(mutex_);
+  void validate_stats(const Sums& sums) const QUARRY_REQUIRES(mutex_);
+
+  Driver& driver_;
+  PointerMap& pointer_map_;
+  Callbacks& callbacks_;
+  FreeGate& free_gate_;
+  const DeviceId device_;
+  const DeviceProperties properties_;
+
+  mutable Mutex mutex_{LockRank::kDevice};
+  Config config_ QUARRY_GUARDED_BY(mutex_);
+  double fraction_ QUARRY_GUARDED_BY(mutex_) = 1.0;
+  Bytes limit_ QUARRY_GUARDED_BY(mutex_) = kUnlimited;
+
+  MemPool pool_ QUARRY_GUARDED_BY(mutex_);
+  StreamTable streams_ QUARRY_GUARDED_BY(mutex_);
+  Fences fences_ QUARRY_GUARDED_BY(mutex_);
+  ObjectPool<Segment> segments_ QUARRY_GUARDED_BY(mutex_);
+  ObjectPool<Block> blocks_ QUARRY_GUARDED_BY(mutex_);
+  ObjectPool<ForeignUse> foreign_uses_ QUARRY_GUARDED_BY(mutex_);
+  std::uint64_t next_sequence_ QUARRY_GUARDED_BY(mutex_) = 1;
+
+  // Freed on threads that may not call the driver; pending until an ordinary call takes them on.
+  std::vector<Block*> queued_frees_ QUARRY_GUARDED_BY(mutex_);
+  // Scratch of collect_fences, kept for its capacity.
+  std::vector<Block*> done_ QUARRY_GUARDED_BY(mutex_);
+  std::vector<Stream*> drained_ QUARRY_GUARDED_BY(mutex_);
+
+  // Driver calls made with the mutex released, and what waits for them.
+  int operations_under_way_ QUARRY_GUARDED_BY(mutex_) = 0;
+  Bytes growing_bytes_ QUARRY_GUARDED_BY(mutex_) = 0;   // asked of the driver, not yet reserved
+  Bytes retiring_bytes_ QUARRY_GUARDED_BY(mutex_) = 0;  // detached, still reserved
+  std::uint64_t last_rung_owner_ QUARRY_GUARDED_BY(mutex_) = 0;  // thread token; 0: nobody
+  std::condition_variable_any changed_;
+
+  DeviceStats stats_ QUARRY_GUARDED_BY(mutex_);
+  std::int64_t held_requested_bytes_ QUARRY_GUARDED_BY(mutex_) = 0;  // of allocated blocks
+  std::vector<std::string> notices_ QUARRY_GUARDED_BY(mutex_);  // to be logged after unlocking
+};
+
+class QUARRY_SCOPED_CAPABILITY DeviceAllocator::Section {
+ public:
+  explicit Section(DeviceAllocator& device) QUARRY_ACQUIRE(device.mutex_);
+  ~Section() QUARRY_RELEASE();
+  Section(const Section&) = delete;
+  Section& operator=(const Section&) = delete;
+
+ private:
+  DeviceAllocator& device_;
+};
+
+template <class Call>
+auto DeviceAllocator::run_unlocked(Call call) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  ++operations_under_way_;
+  mutex_.unlock();
+  auto result = call();
+  mutex_.lock();
+  --operations_under_way_;
+  changed_.notify_all();
+  return result;
+}
+
+}  // namespace quarry

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one device's allocator says of itself: statistics, caches by stream, reports, pointers.
+// Reads only; also its limits, which are figures too.
+#include <algorithm>
+
+#include "core/device_allocator.hpp"
+#include "core/size_policy.hpp"
+
+namespace quarry {
+
+DeviceStats DeviceAllocator::get_stats() {
+  const auto info = driver_.get_memory_info(device_);
+  Section section(*this);
+  DeviceStats stats = stats_;
+  const std::int64_t reserved = stats.reserved_bytes.all.current;
+  const std::int64_t active = stats.active_bytes.all.current;
+  const std::int64_t allocated = stats.allocated_bytes.all.current;
+  stats.max_split_size = config_.max_split_bytes == kUnlimited
+                             ? -1
+                             : static_cast<std::int64_t>(config_.max_split_bytes);
+  stats.allocator_slack = allocated - held_requested_bytes_;
+  stats.pending_bytes = active - allocated;
+  stats.cached_bytes = reserved - active - static_cast<std::int64_t>(retiring_bytes_);
+  stats.idle_bytes = static_cast<std::int64_t>(streams_.idle().cached_bytes);
+  stats.fences_outstanding = fences_.outstanding_count();
+  stats.fences_failed = fences_.failed_count();
+  for (const auto& stream : streams_.get_all()) {
+    if (stream == nullptr) continue;
+    stats.largest_free_block =
+        std::max(stats.largest_free_block, static_cast<std::int64_t>(find_largest_free(*stream)));
+  }
+  if (info.is_ok()) {
+    const auto used = static_cast<std::int64_t>(info.value.total_bytes - info.value.free_bytes);
+    stats.external_bytes = std::max<std::int64_t>(used - reserved, 0);
+  }
+  return stats;
+}
+
+Bytes DeviceAllocator::find_largest_free(const Stream& stream) const {
+  Bytes largest = 0;
+  for (const StatFamily family : {StatFamily::kSmall, StatFamily::kLarge}) {
+    const Block* block = pool_.get_blocks(family).find_largest(stream);
+    if (block != nullptr) largest = std::max(largest, block->size);
+  }
+  return largest;
+}
+
+std::vector<StreamCache> DeviceAllocator::list_caches() const {
+  std::vector<StreamCache> caches;
+  for (const auto& stream : streams_.get_all()) {
+    if (stream == nullptr || stream->cached_bytes == 0) continue;
+    caches.push_back({static_cast<std::uint64_t>(stream->ref.handle), stream->cached_bytes,
+                      find_largest_free(*stream)});
+  }
+  std::stable_sort(caches.begin(), caches.end(), [](const StreamCache& a, const StreamCache& b) {
+    return a.cached_bytes > b.cached_bytes;
+  });
+  return caches;
+}
+
+std::vector<StreamCache> DeviceAllocator::get_stream_caches() const {
+  MutexLock lock(mutex_);
+  return list_caches();
+}
+
+OomReport DeviceAllocator::make_oom_report(const Request& request) const {
+  OomReport report;
+  report.device = device_;
+  report.stream = static_cast<std::uint64_t>(request.stream->ref.handle);
+  report.requested_bytes = request.requested_bytes;
+  report.rounded_bytes = request.needed_bytes;
+  report.segment_bytes = request.segment_bytes;
+  report.reserved_bytes = static_cast<Bytes>(stats_.reserved_bytes.all.current);
+  report.allocated_bytes = static_cast<Bytes>(stats_.allocated_bytes.all.current);
+  const auto active = static_cast<Bytes>(stats_.active_bytes.all.current);
+  report.pending_bytes = active - report.allocated_bytes;
+  report.cached_bytes = report.reserved_bytes - active - retiring_bytes_;
+  report.largest_free_block =
+      std::max(find_largest_free(*request.stream), find_largest_free(streams_.idle()));
+  if (has_limit()) report.limit_bytes = calculate_allowed_bytes();
+  report.caches = list_caches();
+  report.device_total_bytes = properties_.total_bytes;
+  return report;
+}
+
+void DeviceAllocator::reset_peak_stats() {
+  MutexLock lock(mutex_);
+  stats_.reset_peak();
+}
+
+void DeviceAllocator::reset_accumulated_stats() {
+  MutexLock lock(mutex_);
+  stats_.reset_accumulated();
+  fences_.reset_failed_count();
+}
+
+void DeviceAllocator::count_invalid_free() {
+  MutexLock lock(mutex_);
+  ++stats_.invalid_frees;
+}
+
+// --- limits and settings -----------------------------------------------------------------------
+
+void DeviceAllocator::configure(const Config& config) {
+  MutexLock lock(mutex_);
+  if (config.per_process_memory_fraction != config_.per_process_memory_fraction) {
+    fraction_ = config.per_process_memory_fraction;
+  }
+  config_ = config;
+}
+
+void DeviceAllocator::set_memory_fraction(double fraction) {
+  MutexLock lock(mutex_);
+  fraction_ = fraction;
+}
+
+double DeviceAllocator::get_memory_fraction() const {
+  MutexLock lock(mutex_);
+  return fraction_;
+}
+
+void DeviceAllocator::set_limit(Bytes bytes) {
+  MutexLock lock(mutex_);
+  limit_ = bytes;
+}
+
+Bytes DeviceAllocator::get_limit() const {
+  MutexLock lock(mutex_);
+  return limit_;
+}
+
+bool DeviceAllocator::has_limit() const {
+  return fraction_ < 1.0 || limit_ != kUnlimited;
+}
+
+Bytes DeviceAllocator::calculate_allowed_bytes() const {
+  if (fraction_ >= 1.0) return limit_;
+  const auto part = static_cast<Bytes>(fraction_ * static_cast<double>(properties_.total_bytes));
+  return std::min(limit_, part);
+}
+
+// --- pointers
+// ------------------------------------------------------------------------------------
+
+Segment* DeviceAllocator::find_segment(Address address) const {
+  for (Segment* segment = pool_.first_segment; segment != nullptr; segment = segment->next) {
+    if (address >= segment->address && address - segment->address < segment->size) return segment;
+  }
+  return nullptr;
+}
+
+std::optional<BlockInfo> DeviceAllocator::find_block(Address address) const {
+  MutexLock lock(mutex_);
+  const Segment* const segment = find_segment(address);
+  if (segment == nullptr) return std::nullopt;
+  const Block* block = segment->first;
+  while (address >= block->end())
+    block = block->next;
+  if (block->state() != BlockState::kAllocated) return std::nullopt;
+  return BlockInfo{block->address,   block->size,   block->requested_bytes,
+                   segment->address, segment->size, block->owner->ref};
+}
+
+std::string DeviceAllocator::describe_address(Address address, bool* is_freed_block) const {
+  MutexLock lock(mutex_);
+  *is_freed_block = false;
+  const Segment* const segment = find_segment(address);
+  if (segment == nullptr) return {};
+  const Block* block = segment->first;
+  while (address >= block->end())
+    block = block->next;
+  if (block->state() == BlockState::kAllocated) {
+    return "it lies " + std::to_string(address - block->address) +
+           " bytes inside a live block of " + std::to_string(block->size) + " bytes";
+  }
+  *is_freed_block = true;
+  return "it was freed already (the memory is " + std::string(quarry::get_name(block->state())) +
+         " now)";
+}
+
+}  // namespace quarry

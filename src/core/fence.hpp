@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fences of one device: "may this block be reused yet?" has one mechanism. A fence stands for all
+// work submitted to its stream before it is sealed. Sealing records an event; a sealed fence is
+// pending until the host sees the event done.
+//
+// Rules of the driver that this file keeps (docs/design.md, "Fences and streams"): nothing is
+// recorded on a stream that captures, nor on the legacy stream while a blocking stream captures; a
+// per-thread default stream can be named only by its own thread. Where one of these forbids
+// sealing, the fence stays open and a later call seals it: that only makes it cover more.
+//
+// Invariant: a block's pending_fences is the number of fences that list it as a waiter.
+//
+// Guarded by the device's mutex. Its driver calls do not wait; the caller holds a relaxed capture
+// bracket around each member that makes any.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.hpp"
+#include "core/block.hpp"
+#include "core/object_pool.hpp"
+#include "core/stream_table.hpp"
+#include "driver/driver.hpp"
+
+namespace quarry {
+
+struct Fence {
+  Stream* stream = nullptr;
+  EventHandle event = EventHandle::kNull;  // null until sealed
+  Fence* next = nullptr;                   // the next newer one of the stream
+  std::vector<Block*> waiters;
+  bool has_failed = false;  // the driver answered a query with an error, counted once
+};
+
+class Fences {
+ public:
+  explicit Fences(Driver& driver, DeviceId device) noexcept : driver_(driver), device_(device) {}
+
+  // `block` waits for all that was submitted to `stream` before now. Not for a drained stream.
+  void guard(Block& block, Stream& stream);
+
+  // Ends the life of `stream`: seals a last fence, which drains it. Fails, with nothing changed,
+  // if the stream captures (kBusy) or the driver refuses.
+  Status retire(Stream& stream);
+
+  // Seals open fences where that has become possible, then takes every sealed fence that has
+  // passed. Blocks whose last fence passed are appended to `done`, streams whose retirement passed
+  // to `drained`.
+  void collect(std::vector<Block*>& done, std::vector<Stream*>& drained);
+
+  // Whether collect has anything to look at. Cheap.
+  bool is_idle() const noexcept { return waiting_streams_.empty(); }
+
+  // The newest event of every stream that has sealed fences: when these are done, all are.
+  std::vector<EventHandle> get_newest_events() const;
+
+  std::int64_t outstanding_count() const noexcept { return outstanding_; }
+  std::int64_t failed_count() const noexcept { return failed_; }
+  void reset_failed_count() noexcept { failed_ = 0; }
+  std::int64_t open_count() const noexcept;
+  // The last error that a driver call of this class gave, and forgets it; kSuccess if none.
+  DriverCode take_last_error() noexcept;
+
+  // Destroys all events. Nothing may wait any more.
+  void destroy_events() noexcept;
+
+  // Calls visit(const Fence&) for each.
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (const Stream* stream : waiting_streams_) {
+      for (Fence* f = stream->oldest_fence; f != nullptr; f = f->next)
+        visit(*f);
+      if (stream->open_fence != nullptr) visit(*stream->open_fence);
+    }
+  }
+
+ private:
+  Fence& get_open_fence(Stream& stream);
+  // Records the event of the stream's open fence and appends it to the sealed ones; or leaves it
+  // open and says why.
+  DriverCode seal(Stream& stream);
+  DriverCode record(EventHandle event, const Stream& stream);
+  bool is_capturing(const Stream& stream) noexcept;
+  DriverResult<EventHandle> take_event() noexcept;
+  void note_waiting(Stream& stream);
+  void take_passed(Stream& stream, std::vector<Block*>& done);
+  void finish(Fence& fence, std::vector<Block*>& done);
+
+  Driver& driver_;
+  const DeviceId device_;
+  ObjectPool<Fence> fences_;
+  std::vector<Stream*> waiting_streams_;  // those with a fence, sealed or open; no duplicates
+  std::vector<EventHandle> spare_events_;
+  std::vector<EventHandle> tainted_events_;  // may have been captured; never used or queried again
+  std::int64_t outstanding_ = 0;             // sealed and not passed
+  std::int64_t failed_ = 0;
+  DriverCode last_error_ = DriverCode::kSuccess;
+};
+
+}  // namespace quarry

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/free_gate.hpp"
+
+#include <algorithm>
+
+#include "core/thread_state.hpp"
+
+namespace quarry {
+
+void FreeGate::lock() {
+  const std::uint64_t self = get_thread_token();
+  MutexLock lock(mutex_);
+  // A thread that holds it already has kept frees out; waiting again could only deadlock.
+  if (std::find(holders_.begin(), holders_.end(), self) == holders_.end()) {
+    while (frees_under_way_ > 0)
+      changed_.wait(mutex_);
+  }
+  holders_.push_back(self);
+}
+
+bool FreeGate::unlock() {
+  MutexLock lock(mutex_);
+  const auto hold = std::find(holders_.begin(), holders_.end(), get_thread_token());
+  if (hold == holders_.end()) return false;
+  holders_.erase(hold);
+  if (holders_.empty()) changed_.notify_all();
+  return true;
+}
+
+bool FreeGate::is_held_by_this_thread() const {
+  const std::uint64_t self = get_thread_token();
+  MutexLock lock(mutex_);
+  return std::find(holders_.begin(), holders_.end(), self) != holders_.end();
+}
+
+bool FreeGate::enter() {
+  const std::uint64_t self = get_thread_token();
+  MutexLock lock(mutex_);
+  if (std::find(holders_.begin(), holders_.end(), self) != holders_.end()) return false;
+  while (!holders_.empty())
+    changed_.wait(mutex_);
+  ++frees_under_way_;
+  return true;
+}
+
+void FreeGate::leave() {
+  MutexLock lock(mutex_);
+  if (--frees_under_way_ == 0) changed_.notify_all();
+}
+
+}  // namespace quarry

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// A guard of the user's under which no driver free happens. A driver free waits for the devices,
+// so one that begins between two launches of a collective can deadlock them (each launch waits for
+// the other). Callers hold the gate around such launches; the allocator passes through it, with no
+// other lock held, before it frees.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <vector>
+
+#include "base/mutex.hpp"
+
+namespace quarry {
+
+class FreeGate {
+ public:
+  // Waits for driver frees under way, then keeps new ones from beginning until the last holder
+  // unlocks. Several threads may hold it at once; a thread may hold it repeatedly.
+  void lock();
+  // False if the calling thread does not hold it.
+  bool unlock();
+  bool is_held_by_this_thread() const;
+
+  // For the allocator: waits until no other thread holds the gate. False, at once, if the calling
+  // thread itself holds it: nothing may be freed then. After true, call leave().
+  [[nodiscard]] bool enter();
+  void leave();
+
+ private:
+  mutable Mutex mutex_{LockRank::kFreeGate};
+  std::condition_variable_any changed_;
+  std::vector<std::uint64_t> holders_ QUARRY_GUARDED_BY(mutex_);  // thread tokens, once a hold
+  int frees_under_way_ QUARRY_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace quarry

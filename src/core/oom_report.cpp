@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/oom_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace quarry {
+namespace {
+
+Bytes find_largest_of_others(const OomReport& report) {
+  Bytes largest = 0;
+  for (const StreamCache& cache : report.caches) {
+    if (cache.stream != report.stream) largest = std::max(largest, cache.largest_free_block);
+  }
+  return largest;
+}
+
+bool was_refused_by_limit(const OomReport& report) {
+  if (report.limit_bytes == kUnlimited) return false;
+  return report.segment_bytes > report.limit_bytes ||
+         report.reserved_bytes > report.limit_bytes - report.segment_bytes;
+}
+
+OomReport::Reason find_reason(const OomReport& report, bool is_free_forbidden) {
+  using Reason = OomReport::Reason;
+  if (report.segment_bytes > report.device_total_bytes) return Reason::kImpossible;
+  if (is_free_forbidden && report.cached_bytes > 0) return Reason::kFreeForbidden;
+  if (was_refused_by_limit(report)) return Reason::kLimit;
+  if (report.cached_bytes < report.rounded_bytes) return Reason::kDeviceFull;
+  return find_largest_of_others(report) >= report.rounded_bytes ? Reason::kStranded
+                                                                : Reason::kFragmentation;
+}
+
+std::string get_advice(const OomReport& report) {
+  switch (report.reason) {
+    case OomReport::Reason::kImpossible:
+      return "The request is larger than the device; no setting helps.";
+    case OomReport::Reason::kFreeForbidden:
+      return "The calling thread holds the driver-free guard, so cached memory could not be given "
+             "back; ask again after releasing it.";
+    case OomReport::Reason::kLimit:
+      return fmt::format(
+          "The limit of this process refused it: raise it above {}, or free memory.",
+          format_bytes(report.limit_bytes));
+    case OomReport::Reason::kStranded:
+      return "A large enough block is cached, but for another stream and in a segment in use; "
+             "allocate on fewer streams, or retire streams that are done.";
+    case OomReport::Reason::kFragmentation:
+      return "Enough is cached, but in pieces that are too small; max_split_size_mb keeps large "
+             "blocks whole.";
+    case OomReport::Reason::kDeviceFull:
+      break;
+  }
+  if (report.external_bytes > report.reserved_bytes) {
+    return "Most of the device is in use by others than this allocator.";
+  }
+  return "Live blocks fill the device: free some, or make requests smaller.";
+}
+
+std::string get_stream_name(std::uint64_t stream) {
+  return stream == ~std::uint64_t{0} ? "any stream" : fmt::format("stream {:#x}", stream);
+}
+
+}  // namespace
+
+std::string_view get_name(OomReport::Reason reason) {
+  switch (reason) {
+    case OomReport::Reason::kDeviceFull:
+      return "device_full";
+    case OomReport::Reason::kFragmentation:
+      return "fragmentation";
+    case OomReport::Reason::kStranded:
+      return "stranded";
+    case OomReport::Reason::kLimit:
+      return "limit";
+    case OomReport::Reason::kFreeForbidden:
+      return "free_forbidden";
+    case OomReport::Reason::kImpossible:
+      return "impossible";
+  }
+  return "unknown";
+}
+
+void add_driver_ledger(OomReport& report, Driver& driver, bool is_free_forbidden) {
+  if (const auto info = driver.get_memory_info(report.device); info.is_ok()) {
+    report.device_total_bytes = info.value.total_bytes;
+    report.device_free_bytes = info.value.free_bytes;
+    const Bytes used = info.value.total_bytes - info.value.free_bytes;
+    report.external_bytes = used > report.reserved_bytes ? used - report.reserved_bytes : 0;
+  }
+  report.reason = find_reason(report, is_free_forbidden);
+}
+
+std::string format(const OomReport& report) {
+  std::string text = fmt::format(
+      "CUDA out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is "
+      "free. ",
+      format_bytes(report.segment_bytes), report.device, format_bytes(report.device_total_bytes),
+      format_bytes(report.device_free_bytes));
+  if (report.limit_bytes != kUnlimited) {
+    text += fmt::format("{} allowed; ", format_bytes(report.limit_bytes));
+  }
+  text += fmt::format(
+      "Of the allocated memory {} is allocated by Quarry, and {} is reserved by Quarry but "
+      "unallocated. {}",
+      format_bytes(report.allocated_bytes),
+      format_bytes(report.reserved_bytes - report.allocated_bytes), get_advice(report));
+  text += fmt::format(
+      "\n  reason={} requested={} rounded={} segment={} stream={:#x}"
+      "\n  allocator: reserved={} allocated={} pending={} cached={} largest_free_block={}"
+      "\n  driver: free={} external={}",
+      get_name(report.reason), report.requested_bytes, report.rounded_bytes, report.segment_bytes,
+      report.stream, report.reserved_bytes, report.allocated_bytes, report.pending_bytes,
+      report.cached_bytes, report.largest_free_block, report.device_free_bytes,
+      report.external_bytes);
+  constexpr std::size_t kMaxStreams = 8;
+  for (std::size_t i = 0; i < std::min(report.caches.size(), kMaxStreams); ++i) {
+    const StreamCache& cache = report.caches[i];
+    text +=
+        fmt::format("\n  cached for {}: {} bytes, largest block {}", get_stream_name(cache.stream),
+                    cache.cached_bytes, cache.largest_free_block);
+  }
+  if (report.caches.size() > kMaxStreams) {
+    text += fmt::format("\n  and for {} more streams", report.caches.size() - kMaxStreams);
+  }
+  return text;
+}
+
+}  // namespace quarry

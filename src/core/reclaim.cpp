@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a miss does: the ladder from the cheapest to the dearest way to a block, each step followed
+// by a search, until out-of-memory is certain. The only place besides release.cpp that lets go of
+// the mutex around driver calls.
+//
+// Two promises. No false out-of-memory: the last rung is climbed by one thread at a time, after
+// all driver operations of the others have ended, and it searches after everything it does. No
+// user code under the mutex: callbacks and observers run unlocked, and not counted as operations
+// under way, so that they may allocate.
+#include <algorithm>
+#include <string>
+
+#include "core/device_allocator.hpp"
+#include "core/size_policy.hpp"
+#include "core/thread_state.hpp"
+
+namespace quarry {
+
+Result<Block*> DeviceAllocator::reclaim(const Request& request) {
+  if (is_driver_callback_thread()) {
+    return Status(StatusCode::kBusy,
+                  "nothing cached fits, and a driver callback may not ask the driver for more");
+  }
+  Result<Block*> result = climb(request);
+  if (!result.is_ok() || result.value() != nullptr) return result;
+  return fail_out_of_memory(request);
+}
+
+// Null: out of memory.
+Result<Block*> DeviceAllocator::climb(const Request& request) {
+  if (ask_callbacks(request)) {
+    if (Block* block = search_again(request)) return block;
+  }
+  collect_garbage();
+  if (config_.throw_on_cudamalloc_oom && is_over_limit(request.segment_bytes)) {
+    ++stats_.num_oom_rejections;
+    return nullptr;
+  }
+  Result<Block*> grown = grow(request);
+  if (!grown.is_ok() || grown.value() != nullptr) return grown;
+  if (release_oversize(request)) {
+    grown = grow(request);
+    if (!grown.is_ok() || grown.value() != nullptr) return grown;
+  }
+  take_last_rung();
+  Result<Block*> last = climb_last_rung(request);
+  leave_last_rung();
+  return last;
+}
+
+Result<Block*> DeviceAllocator::climb_last_rung(const Request& request) {
+  if (Block* block = search_again(request)) return block;
+  ++stats_.num_alloc_retries;
+  wait_for_fences();
+  if (Block* block = search_again(request)) return block;
+  const DriverCode released = release_vacant_segments();
+  if (released != DriverCode::kSuccess && released != DriverCode::kNotPermitted) {
+    note("event=release_failed device=" + std::to_string(device_) + " code=\"" +
+         describe(released) + "\" effect=\"the segment stays cached\"");
+  }
+  if (Block* block = search_again(request)) return block;
+  Result<Block*> grown = grow(request);
+  if (!grown.is_ok() || grown.value() != nullptr) return grown;
+  return search_again(request);
+}
+
+Block* DeviceAllocator::search_again(const Request& request) {
+  settle_frees();
+  return find_fitting(request);
+}
+
+bool DeviceAllocator::ask_callbacks(const Request& request) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  mutex_.unlock();
+  const bool did_something = callbacks_.free_memory(device_, request.segment_bytes);
+  mutex_.lock();
+  return did_something;
+}
+
+// A new segment that holds the request; null if the limit or the driver has no room.
+Result<Block*> DeviceAllocator::grow(const Request& request) {
+  wait_for_turn();
+  if (is_over_limit(request.segment_bytes)) return nullptr;
+  growing_bytes_ += request.segment_bytes;
+  const auto address = run_unlocked([this, bytes = request.segment_bytes] {
+    CaptureModeBracket bracket(driver_);
+    return driver_.allocate(device_, bytes);
+  });
+  growing_bytes_ -= request.segment_bytes;
+  if (address.is_ok()) return &add_segment(address.value, request);
+  if (address.code == DriverCode::kOutOfMemory) return nullptr;
+  return Status(StatusCode::kDriverError,
+                "the driver failed to allocate " + std::to_string(request.segment_bytes) +
+                    " bytes on device " + std::to_string(device_) + ": " + describe(address.code));
+}
+
+Block& DeviceAllocator::add_segment(Address address, const Request& request) {
+  Segment& segment = *segments_.take();
+  Block& block = *blocks_.take();
+  segment.address = address;
+  segment.size = request.segment_bytes;
+  segment.family = request.family;
+  segment.sequence = next_sequence_++;
+  segment.first = &block;
+  segment.is_oversize_counted = is_oversize(segment.size, config_);
+  pool_.add(segment);
+
+  block.address = address;
+  block.size = segment.size;
+  block.segment = &segment;
+  set_owner(block, *request.stream);
+  InactiveSplitChange none;
+  pool_insert(block, none);
+
+  stats_.segment.add(segment.family, 1);
+  stats_.reserved_bytes.add(segment.family, static_cast<std::int64_t>(segment.size));
+  if (segment.is_oversize_counted) stats_.oversize_segments.add(1);
+  ++stats_.num_device_alloc;
+  return block;
+}
+
+void DeviceAllocator::collect_garbage() {
+  if (config_.garbage_collection_threshold <= 0.0) return;
+  if (config_.upstream_quirks && !has_limit()) return;
+  const Bytes base = std::min(calculate_allowed_bytes(), properties_.total_bytes);
+  const auto threshold =
+      static_cast<Bytes>(config_.garbage_collection_threshold * static_cast<double>(base));
+  const auto reserved = static_cast<Bytes>(stats_.reserved_bytes.all.current);
+  if (reserved <= threshold) return;
+  wait_for_turn();
+  static_cast<void>(release_segments(choose_garbage(reserved - threshold)));
+}
+
+// Under a split limit: gives back the oversize blocks of this stream that make room. True if that
+// was enough to try again.
+bool DeviceAllocator::release_oversize(const Request& request) {
+  if (config_.max_split_bytes == kUnlimited) return false;
+  wait_for_turn();
+  bool is_enough = false;
+  const std::vector<Segment*> chosen = choose_oversize(request, &is_enough);
+  return release_segments(chosen) == DriverCode::kSuccess && is_enough;
+}
+
+void DeviceAllocator::wait_for_fences() {
+  ++stats_.num_sync_all_streams;
+  settle_frees();
+  const std::vector<EventHandle> events = fences_.get_newest_events();
+  if (events.empty()) return;
+  run_unlocked([this, &events] {
+    CaptureModeBracket bracket(driver_);
+    for (EventHandle event : events)
+      static_cast<void>(driver_.synchronize_event(event));
+    return true;
+  });
+  settle_frees();
+}
+
+bool DeviceAllocator::is_over_limit(Bytes more_bytes) const {
+  const Bytes allowed = calculate_allowed_bytes();
+  const Bytes taken = static_cast<Bytes>(stats_.reserved_bytes.all.current) + growing_bytes_;
+  return more_bytes > allowed || taken > allowed - more_bytes;
+}
+
+// While a thread is on the last rung, no other begins a driver operation.
+void DeviceAllocator::wait_for_turn() {
+  const std::uint64_t self = get_thread_token();
+  while (last_rung_owner_ != 0 && last_rung_owner_ != self)
+    changed_.wait(mutex_);
+}
+
+void DeviceAllocator::take_last_rung() {
+  wait_for_turn();
+  last_rung_owner_ = get_thread_token();
+  while (operations_under_way_ > 0)
+    changed_.wait(mutex_);
+}
+
+void DeviceAllocator::leave_last_rung() {
+  last_rung_owner_ = 0;
+  changed_.notify_all();
+}
+
+Status DeviceAllocator::fail_out_of_memory(const Request& request)
+    QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  ++stats_.num_ooms;
+  OomReport report = make_oom_report(request);
+  mutex_.unlock();
+  add_driver_ledger(report, driver_, free_gate_.is_held_by_this_thread());
+  std::string text = format(report);
+  callbacks_.notify_oom(report);
+  mutex_.lock();
+  return Status(StatusCode::kOutOfMemory, std::move(text));
+}
+
+}  // namespace quarry

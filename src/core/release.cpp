@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Giving segments back to the driver: which ones, and how without the mutex. A segment is detached
+// (its blocks leave the index and retire), the driver is called unlocked behind the user's free
+// gate, and only then is it accounted: erased, or attached again if the driver or the gate
+// refused.
+#include <algorithm>
+
+#include "core/device_allocator.hpp"
+#include "core/size_policy.hpp"
+
+namespace quarry {
+
+Status DeviceAllocator::empty_cache() {
+  Section section(*this);
+  wait_for_turn();
+  wait_for_fences();
+  const DriverCode code = release_vacant_segments();
+  if (code == DriverCode::kSuccess) return Status::ok();
+  if (code == DriverCode::kNotPermitted) {
+    return Status(StatusCode::kBusy,
+                  "the calling thread holds the driver-free guard, so nothing was released");
+  }
+  return Status(StatusCode::kDriverError,
+                "the driver refused to free a segment, which stays cached: " + describe(code));
+}
+
+DriverCode DeviceAllocator::release_vacant_segments() {
+  std::vector<Segment*> vacant;
+  for (Segment* segment = pool_.first_segment; segment != nullptr; segment = segment->next) {
+    if (segment->is_vacant() && !segment->is_detached) vacant.push_back(segment);
+  }
+  return release_segments(vacant);
+}
+
+// The first failure of the driver; kNotPermitted if the calling thread holds the free gate, or is
+// the driver's own. Successes are erased, failures stay cached.
+DriverCode DeviceAllocator::release_segments(const std::vector<Segment*>& segments) {
+  if (segments.empty()) return DriverCode::kSuccess;
+  for (Segment* segment : segments)
+    detach(*segment);
+  const auto codes = run_unlocked([this, &segments] {
+    std::vector<DriverCode> results(segments.size(), DriverCode::kNotPermitted);
+    if (!free_gate_.enter()) return results;
+    CaptureModeBracket bracket(driver_);
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      results[i] = driver_.free(device_, segments[i]->address);
+    }
+    free_gate_.leave();
+    return results;
+  });
+  DriverCode first_failure = DriverCode::kSuccess;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    if (codes[i] == DriverCode::kSuccess) {
+      erase_segment(*segments[i]);
+      continue;
+    }
+    attach_again(*segments[i]);
+    if (codes[i] != DriverCode::kNotPermitted) ++stats_.driver_free_failures;
+    if (first_failure == DriverCode::kSuccess) first_failure = codes[i];
+  }
+  return first_failure;
+}
+
+void DeviceAllocator::detach(Segment& segment) {
+  QUARRY_ASSERT(segment.is_vacant());
+  InactiveSplitChange change;
+  for (Block* block = segment.first; block != nullptr; block = block->next) {
+    pool_remove(*block, change);
+    block->become_retiring();
+  }
+  apply(change, segment.family);
+  segment.is_detached = true;
+  retiring_bytes_ += segment.size;
+}
+
+void DeviceAllocator::attach_again(Segment& segment) {
+  segment.is_detached = false;
+  retiring_bytes_ -= segment.size;
+  InactiveSplitChange change;
+  for (Block* block = segment.first; block != nullptr;) {
+    block->return_from_retiring();
+    if (block->owner->life == StreamLife::kDrained) set_owner(*block, streams_.idle());
+    Block& joined = coalesce(*block, change);
+    pool_insert(joined, change);
+    block = joined.next;
+  }
+  apply(change, segment.family);
+}
+
+void DeviceAllocator::erase_segment(Segment& segment) {
+  stats_.segment.add(segment.family, -1);
+  stats_.reserved_bytes.add(segment.family, -static_cast<std::int64_t>(segment.size));
+  if (segment.is_oversize_counted) stats_.oversize_segments.add(-1);
+  ++stats_.num_device_free;
+  if (segment.is_detached) retiring_bytes_ -= segment.size;
+  for (Block* block = segment.first; block != nullptr;) {
+    Block* const next = block->next;
+    release_reference(*block->owner);
+    blocks_.give_back(block);
+    block = next;
+  }
+  pool_.remove(segment);
+  segments_.give_back(&segment);
+}
+
+// Searches of the pool since the youngest block of a vacant segment became free.
+std::uint32_t DeviceAllocator::get_age(const Segment& segment) const {
+  const BlockPool& pool = pool_.get_blocks(segment.family);
+  std::uint32_t age = pool.get_age(*segment.first);
+  for (const Block* block = segment.first; block != nullptr; block = block->next) {
+    age = std::min(age, pool.get_age(*block));
+  }
+  return age;
+}
+
+// Vacant large segments, the longest unused first. Upstream releases, in rounds, all that are at
+// least of average age, and so often more than the target; without its quirks we stop there.
+std::vector<Segment*> DeviceAllocator::choose_garbage(Bytes target_bytes) const {
+  struct Candidate {
+    Segment* segment;
+    std::uint32_t age;
+  };
+  std::vector<Candidate> candidates;
+  std::uint64_t total_age = 0;
+  for (Segment* segment = pool_.first_segment; segment != nullptr; segment = segment->next) {
+    const bool is_candidate =
+        segment->family == StatFamily::kLarge && segment->is_vacant() && !segment->is_detached;
+    if (!is_candidate) continue;
+    candidates.push_back({segment, get_age(*segment)});
+    total_age += candidates.back().age;
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.age > b.age; });
+
+  std::vector<Segment*> chosen;
+  Bytes chosen_bytes = 0;
+  for (auto next = candidates.begin(); next != candidates.end() && chosen_bytes < target_bytes;) {
+    const std::uint64_t average = total_age / static_cast<std::uint64_t>(candidates.end() - next);
+    for (; next != candidates.end() && next->age >= average; ++next) {
+      if (!config_.upstream_quirks && chosen_bytes >= target_bytes) break;
+      total_age -= next->age;
+      chosen.push_back(next->segment);
+      chosen_bytes += next->segment->size;
+    }
+  }
+  return chosen;
+}
+
+// Of this stream's oversize blocks, the smallest that is large enough; else as many as together
+// are, from the largest down.
+std::vector<Segment*> DeviceAllocator::choose_oversize(const Request& request,
+                                                       bool* is_enough) const {
+  const BlockPool& pool = pool_.get_blocks(StatFamily::kLarge);
+  const Bytes wanted = std::max(request.needed_bytes, config_.max_split_bytes);
+  const auto is_whole = [](const Block& block) { return !block.is_split(); };
+  if (Block* fitting = pool.find_at_least(*request.stream, wanted)) {
+    *is_enough = is_whole(*fitting);
+    if (*is_enough) return {fitting->segment};
+    return {};
+  }
+  std::vector<Segment*> chosen;
+  Bytes chosen_bytes = 0;
+  Block* block = pool.find_largest(*request.stream);
+  while (block != nullptr && chosen_bytes < wanted && is_oversize(block->size, config_)) {
+    if (is_whole(*block)) {
+      chosen.push_back(block->segment);
+      chosen_bytes += block->size;
+    }
+    block = BlockPool::get_next_smaller(*block);
+  }
+  *is_enough = chosen_bytes >= wanted;
+  return chosen;
+}
+
+// Whatever the state, everything goes back; the number of blocks that users still held.
+std::size_t DeviceAllocator::tear_down() {
+  Section section(*this);
+  std::size_t live_blocks = 0;
+  CaptureModeBracket bracket(driver_);
+  while (Segment* segment = pool_.first_segment) {
+    for (Block* block = segment->first; block != nullptr; block = block->next) {
+      if (block->state() != BlockState::kAllocated) continue;
+      ++live_blocks;
+      pointer_map_.remove(block->address);
+    }
+    static_cast<void>(driver_.free(device_, segment->address));
+    erase_segment(*segment);
+  }
+  fences_.destroy_events();
+  return live_blocks;
+}
+
+}  // namespace quarry

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the core remembers of the calling thread: a token that is never reused (thread ids are),
+// and whether the driver itself is calling it.
+#pragma once
+
+#include <cstdint>
+
+namespace quarry {
+
+// Different for every thread that ever ran in this process; never 0.
+std::uint64_t get_thread_token() noexcept;
+
+// Whether this thread is inside a DriverCallbackScope.
+bool is_driver_callback_thread() noexcept;
+
+// Marks the calling thread as one that the driver calls (a host function of a stream, a user
+// object's destructor): the driver forbids calls from there. Inside, frees are queued for the next
+// ordinary call, and requests are served from the cache or refused. Scopes may nest.
+class DriverCallbackScope {
+ public:
+  DriverCallbackScope() noexcept;
+  ~DriverCallbackScope();
+  DriverCallbackScope(const DriverCallbackScope&) = delete;
+  DriverCallbackScope& operator=(const DriverCallbackScope&) = delete;
+};
+
+}  // namespace quarry
