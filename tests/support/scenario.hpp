@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// A real Allocator over the simulated device, driven in the words of the cases: malloc, free,
+// record, busy, complete, cap. Tells the hazard oracle of every block handed out and used; at the
+// end of a test everything is validated and any hazard, lost capture or misuse is a failure. Not
+// thread-safe itself: tests with threads call allocator() directly.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "core/allocator.hpp"
+#include "sim/sim_driver.hpp"
+
+namespace quarry::test {
+
+inline constexpr StreamHandle kS0 = StreamHandle::kLegacy;
+
+struct ScenarioOptions {
+  sim::SimOptions sim;
+  Config config;
+  static ScenarioOptions with_cap(Bytes cap) {
+    ScenarioOptions options;
+    options.sim.physical_bytes = cap;
+    return options;
+  }
+};
+
+class Scenario {
+ public:
+  explicit Scenario(const ScenarioOptions& options = {});
+  explicit Scenario(Bytes cap) : Scenario(ScenarioOptions::with_cap(cap)) {}
+  // Validates, and fails the test on hazards, misuses and captures that the allocator lost.
+  ~Scenario();
+
+  SimDriver& sim() { return *sim_; }
+  Allocator& allocator() { return *allocator_; }
+
+  // A non-blocking stream of device 0, with endless or no work on it.
+  StreamHandle make_stream();
+
+  // 0 on failure; `last` then says why. The block counts as used by its stream at once.
+  Address malloc(Bytes bytes, StreamHandle stream = kS0, Bytes alignment = 512);
+  // Uses the block on its stream and every recorded stream once more, then frees it.
+  StatusCode free(Address address);
+  // The user orders `stream` after the block's stream, records and uses it there.
+  StatusCode record(Address address, StreamHandle stream);
+  // Endless work on the stream, until complete.
+  void busy(StreamHandle stream);
+  void complete(StreamHandle stream);
+
+  StatusCode empty_cache() { return keep(allocator_->empty_cache(0)).code(); }
+  DeviceStats stats() { return allocator_->get_stats(0).value(); }
+  Bytes reserved() { return static_cast<Bytes>(stats().reserved_bytes.all.current); }
+  Bytes allocated() { return static_cast<Bytes>(stats().allocated_bytes.all.current); }
+  Bytes active() { return static_cast<Bytes>(stats().active_bytes.all.current); }
+  std::uint64_t calls(DriverEntry entry) const { return sim_->call_count(entry); }
+
+  // Of the last operation that failed.
+  StatusCode last_code() const { return last_code_; }
+  const std::string& last_message() const { return last_message_; }
+
+  // Applies a change to the settings.
+  template <class Change>
+  void configure(Change change) {
+    Config config = allocator_->get_config();
+    change(config);
+    allocator_->configure(config);
+  }
+
+ private:
+  struct Live {
+    sim::LifetimeId lifetime{};
+    StreamHandle stream{};
+    std::set<StreamHandle> recorded;
+  };
+  const Status& keep(const Status& status);
+
+  std::unique_ptr<SimDriver> sim_;  // outlives the allocator
+  std::unique_ptr<Allocator> allocator_;
+  std::map<Address, Live> live_;
+  StatusCode last_code_ = StatusCode::kOk;
+  std::string last_message_;
+};
+
+}  // namespace quarry::test
