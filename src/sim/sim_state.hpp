@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// All state of a SimDriver under its one lock, and what every call shares: counting, faults,
+// finding a stream, misuse. Only sim_driver.cpp and sim_user.cpp include it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "sim/cost_model.hpp"
+#include "sim/fault_plan.hpp"
+#include "sim/hazard_oracle.hpp"
+#include "sim/memory_map.hpp"
+#include "sim/sim_capture.hpp"
+#include "sim/sim_event.hpp"
+#include "sim/sim_stream.hpp"
+
+namespace quarry {
+
+struct SimState {
+  explicit SimState(const sim::SimOptions& wanted)
+      : options(wanted),
+        timelines(wanted.oracle),
+        streams(options, clock, timelines),
+        captures(streams, timelines),
+        memory(options),
+        oracle(memory, timelines, clock) {}
+
+  struct Thread {
+    CaptureMode mode = CaptureMode::kGlobal;
+    bool is_callback = false;
+    DeviceId current_device = 0;
+  };
+
+  Mutex mutex{LockRank::kSimulator};
+  const sim::SimOptions options;
+  sim::VirtualClock clock;
+  sim::Timelines timelines;
+  sim::StreamTable streams;
+  sim::EventTable events;
+  sim::CaptureTable captures;
+  sim::MemoryMap memory;
+  sim::HazardOracle oracle;
+  sim::FaultPlan faults;
+  sim::CallLedger ledger;
+  std::vector<sim::Misuse> misuses;
+  std::vector<Thread> threads;         // by ThreadId
+  std::vector<sim::PhysicalId> freed;  // scratch of one call
+
+  Thread& this_thread();
+  bool is_device(DeviceId device) const { return device >= 0 && device < options.device_count; }
+
+  // Every call of Driver begins here. Anything but kSuccess is to be returned at once.
+  DriverCode enter(DriverEntry entry, Bytes size = 0);
+  void charge(DriverEntry entry, const sim::CallSize& size = {});
+  void note_misuse(sim::MisuseKind kind, std::optional<DriverEntry> entry, std::string what);
+
+  // `entry` is nothing for calls of the user's side.
+  DriverCode find_stream(StreamRef ref, std::optional<DriverEntry> entry,
+                         sim::StreamIndex& stream);
+  sim::Event* find_event(EventHandle handle, DriverEntry entry);
+
+  // The codes with which a call is refused because of a capture, which is lost by it.
+  DriverCode check_unsafe(DriverEntry entry);
+  // For an action on a stream: 901 on a stream whose capture is lost, 906 on a poisoned legacy
+  // one.
+  DriverCode check_capture_of(sim::Stream& stream, std::optional<DriverEntry> entry);
+  // For a query of an event: 907 if it belongs to a capture.
+  DriverCode check_event(const sim::Event& event, DriverEntry entry);
+
+  // A wait that a capture has a part in: inside one, or on an event that belongs to one.
+  DriverCode wait_in_capture(sim::Stream& stream, const sim::Event& event, DriverEntry entry);
+  // Tells the oracle of the physical memory in `freed`.
+  void drop_freed();
+
+  sim::Actor actor_of(const sim::Stream& stream) const;
+  // One piece of work on the stream, captured or not; its uses are to be told to the oracle next.
+  DriverCode submit(StreamRef ref, sim::WorkTime time, sim::StreamIndex& stream);
+  void note_use(sim::Stream& stream, const sim::GraphUse& use);
+  // Waits for the marks in virtual time; then the host has seen them.
+  bool wait_on_host(const std::vector<sim::Mark>& marks);
+};
+
+}  // namespace quarry
