@@ -53,7 +53,7 @@ Result<std::unique_ptr<Allocator>> Allocator::create(Driver& driver, const Confi
 }
 
 Allocator::~Allocator() {
-  if (is_forked_.load(std::memory_order_relaxed)) return;
+  if (routing_.has(RoutingReason::kForked)) return;
   for (const auto& device : devices_) {
     const std::size_t live = device->tear_down();
     if (live > 0) log_info("event=tear_down live_blocks=" + std::to_string(live));

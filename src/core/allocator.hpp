@@ -10,7 +10,6 @@
 // before whoever gets the memory next.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -22,6 +21,7 @@
 #include "core/free_gate.hpp"
 #include "core/oom_report.hpp"
 #include "core/pointer_map.hpp"
+#include "core/routing.hpp"
 #include "driver/driver.hpp"
 #include "stats/device_stats.hpp"
 
@@ -111,7 +111,7 @@ class Allocator {
 
   // For the child of a fork: from now on every call fails with kForked and no driver call is made.
   // Async-signal-safe.
-  void mark_forked() noexcept { is_forked_.store(true, std::memory_order_relaxed); }
+  void mark_forked() noexcept { routing_.set(RoutingReason::kForked); }
 
   // Walks everything and proves every invariant of docs/design.md; ends the process with the
   // operands if one does not hold. For tests; stops all other calls on a device while it walks.
@@ -128,7 +128,7 @@ class Allocator {
   Status explain_pointer(Address address, const char* call) const;
 
   Driver& driver_;
-  std::atomic<bool> is_forked_{false};
+  RoutingWord routing_;
   PointerMap pointer_map_;
   Callbacks callbacks_;
   FreeGate free_gate_;

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -190,6 +191,7 @@ class DeviceAllocator {
   ObjectPool<Segment> segments_ QUARRY_GUARDED_BY(mutex_);
   ObjectPool<Block> blocks_ QUARRY_GUARDED_BY(mutex_);
   ObjectPool<ForeignUse> foreign_uses_ QUARRY_GUARDED_BY(mutex_);
+  std::map<Address, Segment*> segments_by_address_ QUARRY_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ QUARRY_GUARDED_BY(mutex_) = 1;
 
   // Freed on threads that may not call the driver; pending until an ordinary call takes them on.

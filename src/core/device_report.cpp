@@ -2,6 +2,7 @@
 // What one device's allocator says of itself: statistics, caches by stream, reports, pointers.
 // Reads only; also its limits, which are figures too.
 #include <algorithm>
+#include <iterator>
 
 #include "core/device_allocator.hpp"
 #include "core/size_policy.hpp"
@@ -143,10 +144,10 @@ Bytes DeviceAllocator::calculate_allowed_bytes() const {
 // ------------------------------------------------------------------------------------
 
 Segment* DeviceAllocator::find_segment(Address address) const {
-  for (Segment* segment = pool_.first_segment; segment != nullptr; segment = segment->next) {
-    if (address >= segment->address && address - segment->address < segment->size) return segment;
-  }
-  return nullptr;
+  const auto after = segments_by_address_.upper_bound(address);
+  if (after == segments_by_address_.begin()) return nullptr;
+  Segment* const segment = std::prev(after)->second;
+  return address - segment->address < segment->size ? segment : nullptr;
 }
 
 std::optional<BlockInfo> DeviceAllocator::find_block(Address address) const {

@@ -17,8 +17,12 @@ void Fences::note_waiting(Stream& stream) {
 Fence& Fences::get_open_fence(Stream& stream) {
   if (stream.open_fence == nullptr) {
     note_waiting(stream);
-    stream.open_fence = fences_.take();
-    stream.open_fence->stream = &stream;
+    Fence& fence = *fences_.take();
+    fence.stream = &stream;
+    fence.event = EventHandle::kNull;
+    fence.next = nullptr;
+    fence.has_failed = false;
+    stream.open_fence = &fence;
   }
   return *stream.open_fence;
 }
@@ -108,7 +112,7 @@ void Fences::finish(Fence& fence, std::vector<Block*>& done) {
   for (Block* block : fence.waiters) {
     if (--block->pending_fences == 0) done.push_back(block);
   }
-  fence.waiters.clear();
+  fence.waiters.clear();  // keeps its capacity
   fences_.give_back(&fence);
   --outstanding_;
 }

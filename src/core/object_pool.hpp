@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,12 +21,13 @@ class ObjectPool {
   ObjectPool(const ObjectPool&) = delete;
   ObjectPool& operator=(const ObjectPool&) = delete;
 
-  // A freshly initialised object. Throws std::bad_alloc, with nothing changed.
+  // An object as T{} makes it; one that owns memory comes as it was given back, for its capacity.
+  // Throws std::bad_alloc, with nothing changed.
   T* take() {
     if (free_.empty()) add_slab();
     T* const object = free_.back();
     free_.pop_back();
-    *object = T{};
+    if constexpr (std::is_trivially_destructible_v<T>) *object = T{};
     return object;
   }
   // Never allocates: the free list has room for every object that exists.

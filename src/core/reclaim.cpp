@@ -102,6 +102,7 @@ Block& DeviceAllocator::add_segment(Address address, const Request& request) {
   segment.sequence = next_sequence_++;
   segment.first = &block;
   segment.is_oversize_counted = is_oversize(segment.size, config_);
+  segments_by_address_.emplace(address, &segment);
   pool_.add(segment);
 
   block.address = address;

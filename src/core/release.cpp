@@ -99,6 +99,7 @@ void DeviceAllocator::erase_segment(Segment& segment) {
     blocks_.give_back(block);
     block = next;
   }
+  segments_by_address_.erase(segment.address);
   pool_.remove(segment);
   segments_.give_back(&segment);
 }

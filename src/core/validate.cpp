@@ -29,17 +29,17 @@ struct DeviceAllocator::Sums {
 void DeviceAllocator::validate() const {
   MutexLock lock(mutex_);
   Sums sums;
-  std::unordered_map<Address, const Segment*> by_address;
   const Segment* previous = nullptr;
   for (const Segment* segment = pool_.first_segment; segment != nullptr; segment = segment->next) {
     QUARRY_CHECK(segment->previous == previous);
     if (previous != nullptr) QUARRY_CHECK_COMPARE(previous->sequence, <, segment->sequence);
-    QUARRY_CHECK(by_address.emplace(segment->address, segment).second);
+    QUARRY_CHECK(find_segment(segment->address) == segment);
     validate_blocks(*segment, sums);
     previous = segment;
   }
   QUARRY_CHECK(pool_.last_segment == previous);
   QUARRY_CHECK_EQ(sums.segment_count, segments_.live_count());
+  QUARRY_CHECK_EQ(sums.segment_count, segments_by_address_.size());
   QUARRY_CHECK_EQ(sums.block_count, blocks_.live_count());
   QUARRY_CHECK_EQ(sums.foreign_uses, foreign_uses_.live_count());
   validate_pools(sums);

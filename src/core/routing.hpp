@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The routing word: one load that tells a call whether anything out of the ordinary holds. While
+// it is clear, calls take the short way; each reason not to is a bit. Set and cleared on slow
+// paths only.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace quarry {
+
+enum class RoutingReason : std::uint32_t {
+  kForked =
+      1u << 0,  // this is the child of a fork: no call may reach the driver or wait for a lock
+};
+
+class RoutingWord {
+ public:
+  bool is_clear() const noexcept { return bits_.load(std::memory_order_relaxed) == 0; }
+  bool has(RoutingReason reason) const noexcept {
+    return (bits_.load(std::memory_order_relaxed) & static_cast<std::uint32_t>(reason)) != 0;
+  }
+  // Async-signal-safe.
+  void set(RoutingReason reason) noexcept {
+    bits_.fetch_or(static_cast<std::uint32_t>(reason), std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<std::uint32_t> bits_{0};
+};
+
+}  // namespace quarry
