@@ -61,7 +61,7 @@ Allocator::~Allocator() {
 }
 
 Status Allocator::check_alive() const {
-  if (!is_forked_.load(std::memory_order_relaxed)) [[likely]]
+  if (routing_.is_clear()) [[likely]]
     return Status::ok();
   return Status(
       StatusCode::kForked,
