@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Quarry asks of a GPU driver, and nothing more: about 25 calls, used only off the hit path.
-// Two implementations exist: src/sim (virtual time, and an oracle of memory hazards) and cuda/ (the
-// CUDA driver API). Both obey this contract; tests/conformance runs one suite over either.
+// Two implementations exist: src/sim (virtual time, and an oracle of memory hazards) and cuda/
+// (the CUDA driver API). Both obey this contract; tests/conformance runs one suite over either.
 //
 // The contract, for every call:
 // - It may be made from any thread, with any context current, and leaves the caller's current
