@@ -3,6 +3,7 @@
 #include "trace/byte_stream.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace quarry {
 
@@ -13,21 +14,27 @@ Status InputWindow::fill() {
   std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
   end_ -= begin_;
   begin_ = 0;
-  while (!is_at_end_ && end_ < kWindowBytes) {
+  const std::size_t before = end_;
+  while (!is_at_end_ && failure_.is_ok() && end_ < kWindowBytes) {
     Result<std::size_t> count =
         source_(std::span<char>(buffer_.data() + end_, kWindowBytes - end_));
-    if (!count.is_ok()) return std::move(count).status();
+    if (!count.is_ok()) {
+      failure_ = std::move(count).status();
+      break;
+    }
     QUARRY_CHECK_GE(kWindowBytes - end_, count.value());
     is_at_end_ = count.value() == 0;
     end_ += count.value();
   }
-  return Status::ok();
+  return end_ == before ? std::exchange(failure_, Status::ok()) : Status::ok();
 }
 
 Status InputWindow::require(std::size_t count) {
   QUARRY_CHECK_GE(kWindowBytes, count);
   if (view().size() >= count || is_at_end_) return Status::ok();
-  return fill();
+  if (Status status = fill(); !status.is_ok()) return status;
+  if (view().size() >= count) return Status::ok();
+  return std::exchange(failure_, Status::ok());
 }
 
 void InputWindow::append_newline() noexcept {

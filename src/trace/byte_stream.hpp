@@ -34,9 +34,10 @@ class InputWindow {
   void consume(std::size_t count) noexcept { begin_ += count; }
   // The source has no more; what view() shows is the rest.
   bool is_at_end() const noexcept { return is_at_end_; }
-  bool is_full() const noexcept { return end_ - begin_ == kWindowBytes; }
 
-  // Moves what is left to the front and reads until the window is full or the source has ended.
+  // Moves what is left to the front and reads until the window is full or the source has ended. A
+  // failure of the source is returned only when nothing that came before it is left to hand out,
+  // so that parsers can name the place.
   Status fill();
   // Reads on until view() has `count` bytes (at most kWindowBytes) or the source has ended.
   Status require(std::size_t count);
@@ -49,6 +50,7 @@ class InputWindow {
   std::size_t begin_ = 0;     // of the unconsumed bytes in buffer_
   std::size_t end_ = 0;
   bool is_at_end_ = false;
+  Status failure_;  // of the source, not yet returned
 };
 
 }  // namespace quarry

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// `quarry replay`: its options, and the walk over traces and configurations. The replay itself is
+// Replayer's; how results are written is replay_outcome.hpp's.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "api/config_parser.hpp"
+#include "tools/commands.hpp"
+#include "tools/number_text.hpp"
+#include "tools/progress_bar.hpp"
+#include "tools/reference_table.hpp"
+#include "tools/replay_outcome.hpp"
+#include "tools/trace_file.hpp"
+
+namespace quarry::tools {
+namespace {
+
+constexpr std::size_t kBatchEvents = 4096;
+constexpr char kDefaultConf[] = "segments:plain,thread_cache:False";
+
+// The command line as it was given.
+struct CommandLine {
+  std::vector<std::string> traces;
+  std::vector<std::string> confs;
+  std::string device_memory;
+  std::string oracle = "on";
+  std::string reference;
+  std::uint64_t gpu_lag_us = 0;
+  int repeat = 1;
+  bool validate = false;
+  bool segments = false;
+  bool json = false;
+};
+
+// The command line after its check: everything that a walk needs.
+struct Plan {
+  ReplayOptions options;        // without a configuration
+  std::vector<Config> configs;  // as CommandLine::confs
+  ReferenceTable reference;
+  ReportStyle style;
+};
+
+Status fail_option(const std::string& option, std::string_view cause) {
+  return Status(StatusCode::kInvalidArgument, option + ": " + std::string(cause));
+}
+
+Status parse_confs(const CommandLine& line, Plan& plan) {
+  for (const std::string& conf : line.confs) {
+    Result<ParsedConfig> parsed = parse_config(conf, Config{}, ParseMode::kStrict);
+    if (!parsed.is_ok()) return fail_option("--conf " + conf, parsed.status().message());
+    for (const std::string& warning : parsed.value().warnings) {
+      print_error("replay", ("--conf " + conf + ": " + warning).c_str());
+    }
+    plan.configs.push_back(parsed.value().config);
+  }
+  return Status::ok();
+}
+
+Status read_reference(const CommandLine& line, Plan& plan) {
+  if (line.reference.empty()) return Status::ok();
+  std::ifstream file(line.reference);
+  if (!file) return fail_option("--reference", line.reference + ": cannot open");
+  Result<ReferenceTable> table = ReferenceTable::read(file);
+  if (!table.is_ok()) {
+    return fail_option("--reference",
+                       line.reference + ": " + std::string(table.status().message()));
+  }
+  plan.reference = std::move(table).value();
+  plan.style.has_reference = true;
+  return Status::ok();
+}
+
+Status make_plan(const CommandLine& line, Plan& plan) {
+  if (std::count(line.traces.begin(), line.traces.end(), kStandardStream) > 1) {
+    return fail_option("TRACE", "standard input (-) can be read once only");
+  }
+  if (!line.device_memory.empty()) {
+    Result<Bytes> bytes = parse_byte_size(line.device_memory);
+    if (!bytes.is_ok()) return fail_option("--device-memory", bytes.status().message());
+    plan.options.device_memory_bytes = bytes.value();
+  }
+  plan.options.gpu_lag_us = line.gpu_lag_us;
+  plan.options.oracle = line.oracle == "on";
+  plan.options.validate = line.validate;
+  plan.options.compare_segments = line.segments;
+  plan.style.has_oracle = plan.options.oracle;
+  plan.style.has_segments = line.segments;
+  if (Status status = parse_confs(line, plan); !status.is_ok()) return status;
+  return read_reference(line, plan);
+}
+
+// One pass over the trace.
+Result<ReplayResult> replay_once(TraceFile& file, const ReplayOptions& options,
+                                 const std::string& label, ProgressBar& progress) {
+  Result<std::unique_ptr<TraceReader>> reader = file.rewind();
+  if (!reader.is_ok()) return std::move(reader).status();
+  Result<std::unique_ptr<Replayer>> replayer = Replayer::create(options);
+  if (!replayer.is_ok()) return std::move(replayer).status();
+  std::vector<TraceEvent> events(kBatchEvents);
+  for (;;) {
+    Result<std::size_t> count = reader.value()->read(events);
+    if (!count.is_ok()) return std::move(count).status();
+    if (count.value() == 0) break;
+    Status status = replayer.value()->replay({events.data(), count.value()});
+    if (!status.is_ok()) {
+      const std::uint64_t place = replayer.value()->event_count() - 1;
+      return Status(status.code(),
+                    reader.value()->describe_place(place) + ": " + std::string(status.message()));
+    }
+    progress.show(label, file.get_progress());
+  }
+  Result<ReplayResult> result = replayer.value()->finish();
+  if (result.is_ok()) return result;
+  return Status(result.code(),
+                reader.value()->name() + ": " + std::string(result.status().message()));
+}
+
+// All passes: the figures of the last, the median of the speeds.
+Status replay_repeatedly(TraceFile& file, const ReplayOptions& options, int repeat,
+                         ProgressBar& progress, ReplayOutcome& outcome) {
+  std::vector<double> speeds;
+  for (int pass = 0; pass < repeat; ++pass) {
+    Result<ReplayResult> result =
+        replay_once(file, options, make_trace_label(outcome.trace), progress);
+    if (!result.is_ok()) return std::move(result).status();
+    outcome.result = std::move(result).value();
+    speeds.push_back(outcome.result.calculate_events_per_second());
+  }
+  const auto middle = speeds.begin() + static_cast<std::ptrdiff_t>(speeds.size() / 2);
+  std::nth_element(speeds.begin(), middle, speeds.end());
+  outcome.events_per_second = *middle;
+  return Status::ok();
+}
+
+void report(const ReplayOutcome& outcome, bool is_json, const ReportStyle& style) {
+  if (is_json) {
+    std::printf("%s\n", format_json(outcome, style).c_str());
+    std::fflush(stdout);
+  }
+  const std::string label = make_trace_label(outcome.trace);
+  if (!outcome.error.empty()) print_error("replay", outcome.error.c_str());
+  const ReplayResult& result = outcome.result;
+  if (!result.first_hazard.empty()) {
+    print_error("replay", (label + ": first hazard: " + result.first_hazard).c_str());
+  }
+  if (!result.segment_difference.empty()) {
+    print_error("replay", (label + ": " + result.segment_difference).c_str());
+  }
+}
+
+std::vector<ReplayOutcome> replay_trace(const std::string& trace, const CommandLine& line,
+                                        const Plan& plan, ProgressBar& progress) {
+  const bool is_read_once = line.confs.size() == 1 && line.repeat == 1;
+  Result<std::unique_ptr<TraceFile>> file = TraceFile::open(trace, is_read_once);
+  std::vector<ReplayOutcome> outcomes;
+  for (std::size_t i = 0; i < line.confs.size(); ++i) {
+    ReplayOutcome outcome{trace, line.confs[i], {}, {}, 0.0, {}};
+    ReplayOptions options = plan.options;
+    options.config = plan.configs[i];
+    if (file.is_ok()) {
+      Status status = replay_repeatedly(*file.value(), options, line.repeat, progress, outcome);
+      outcome.error = status.message();
+    } else {
+      outcome.error = file.status().message();
+    }
+    outcome.pytorch_reserved_bytes = plan.reference.find(make_trace_label(trace));
+    progress.clear();
+    report(outcome, line.json, plan.style);
+    outcomes.push_back(std::move(outcome));
+  }
+  return outcomes;
+}
+
+int run_replay(CommandLine line) {
+  if (line.confs.empty()) line.confs.emplace_back(kDefaultConf);
+  Plan plan;
+  if (Status status = make_plan(line, plan); !status.is_ok()) {
+    print_error("replay", std::string(status.message()).c_str());
+    return kExitUsage;
+  }
+  ProgressBar progress;
+  std::vector<ReplayOutcome> outcomes;
+  for (const std::string& trace : line.traces) {
+    for (ReplayOutcome& outcome : replay_trace(trace, line, plan, progress)) {
+      outcomes.push_back(std::move(outcome));
+    }
+  }
+  if (!line.json) std::fputs(format_table(outcomes, plan.style).c_str(), stdout);
+  const auto has_failed = [](const ReplayOutcome& outcome) { return !outcome.error.empty(); };
+  return std::any_of(outcomes.begin(), outcomes.end(), has_failed) ? kExitFailure : kExitSuccess;
+}
+
+void add_options(CLI::App& command, CommandLine& line) {
+  command
+      .add_option("TRACE", line.traces,
+                  "Traces, - for standard input. Format and compression are told by content")
+      ->required();
+  command
+      .add_option("--conf", line.confs,
+                  std::string("Configuration of the allocator, in the grammar of QUARRY_CONF; "
+                              "several are compared. Default: ") +
+                      kDefaultConf + ", which decides as PyTorch does")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--device-memory", line.device_memory,
+                     "Memory of the simulated device, as 85899345920, 80GiB or 80GB. Default: "
+                     "150109880320, an H200");
+  command
+      .add_option("--gpu-lag-us", line.gpu_lag_us,
+                  "Microseconds from a row to the end of the GPU work that it stands for. "
+                  "Default: 0, at once")
+      // CLI11 alone would take -1 for 2^64 - 1.
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--oracle", line.oracle,
+                  "on or off: look for memory that is handed out while an earlier use may still "
+                  "run. Off is faster. Default: on")
+      ->check(CLI::IsMember({"on", "off"}));
+  command.add_flag("--validate", line.validate,
+                   "Prove the allocator's invariants every 1,000 events and at the end");
+  command.add_flag("--segments", line.segments,
+                   "Compare the sequence of segment sizes with the trace's S rows");
+  command.add_option("--reference", line.reference,
+                     "CSV file with columns trace and pytorch_peak_reserved_bytes, to show beside "
+                     "ours");
+  command
+      .add_option("--repeat", line.repeat,
+                  "Replay each so often and give the median of the speeds. Default: 1")
+      ->check(CLI::Range(1, 1000));
+  command.add_flag("--json", line.json,
+                   "One JSON object a line for each trace and configuration, no table");
+}
+
+}  // namespace
+
+void add_replay_command(CLI::App& app, int& exit_code) {
+  CLI::App* const command = app.add_subcommand(
+      "replay", "Replay recorded traces through the allocator on a simulated device");
+  auto line = std::make_shared<CommandLine>();
+  add_options(*command, *line);
+  command->footer(
+      "Columns: the trace's own peak (living requests, each rounded up to 512 bytes); the\n"
+      "allocator's peaks of allocated, active (allocated, or freed and still in use on another\n"
+      "stream) and reserved memory; ratio = reserved / trace peak; driver calls and their "
+      "modelled\n"
+      "time; speed of the replay loop alone (looking up ids, advancing time, calling the\n"
+      "allocator; not reading the file); hazards; requests that ran out of memory.\n\n"
+      "Examples:\n"
+      "  quarry replay run.csv.gz\n"
+      "  quarry replay run.csv.gz --conf segments:plain --conf max_split_size_mb:256\n"
+      "  quarry replay run.csv.gz --device-memory 80GiB --gpu-lag-us 2000 --json\n"
+      "  quarry replay run.csv.gz --oracle off --repeat 5      # how fast is the allocator?\n"
+      "Exit code: 0 if all replays ran (out of memory is a result), 1 if one failed, 2 for a "
+      "wrong\n"
+      "command line. docs/trace-format.md describes traces and the JSON.");
+  command->callback([line, &exit_code] { exit_code = run_replay(*line); });
+}
+
+}  // namespace quarry::tools

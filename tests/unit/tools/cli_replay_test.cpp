@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// `quarry replay` as users run it: output forms, standard input, options and exit codes.
+#include "cli_run.hpp"
+
+namespace quarry::test {
+namespace {
+
+class CliReplay : public CliTest {};
+
+TEST_F(CliReplay, PrintsOneJsonObjectForEachTraceAndConfiguration) {
+  write("one.csv", kGoodTrace);
+  write_gzip("two.csv.gz", kGoodTrace);
+  const CliResult result =
+      run("replay one.csv two.csv.gz --json --conf segments:plain --conf max_split_size_mb:256");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "");
+  const auto lines = parse_lines(result.out);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[1]["trace"], "one.csv");
+  EXPECT_EQ(lines[1]["conf"], "max_split_size_mb:256");
+  EXPECT_EQ(lines[2]["trace"], "two.csv.gz");
+  EXPECT_EQ(lines[2]["conf"], "segments:plain");
+  for (const auto& line : lines) {
+    EXPECT_EQ(line["allocs"], 2);
+    EXPECT_EQ(line["frees"], 2);
+    EXPECT_EQ(line["trace_peak_bytes"], 10485760);
+    EXPECT_EQ(line["peak_allocated_bytes"], 10485760);
+    EXPECT_EQ(line["peak_active_bytes"], 10485760);
+    EXPECT_EQ(line["peak_reserved_bytes"], 20971520);
+    EXPECT_EQ(line["ooms"], 0);
+    EXPECT_EQ(line["hazards"], 0);
+    EXPECT_GT(line["driver_calls"], 0);
+    EXPECT_GT(line["driver_time_us"], 0);
+    EXPECT_GT(line["events_per_second"], 0);
+  }
+}
+
+TEST_F(CliReplay, PrintsATableForPeople) {
+  write("one.csv", kGoodTrace);
+  write("reference.csv", "trace,pytorch_peak_reserved_bytes\none,20971520\n");
+  const CliResult result = run("replay one.csv --reference reference.csv");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_NE(result.out.find("configuration: segments:plain,thread_cache:False\n"),
+            std::string::npos)
+      << result.out;
+  EXPECT_NE(result.out.find("20,971,520  20,971,520    equal  2.000"), std::string::npos)
+      << result.out;
+  EXPECT_EQ(result.out.find('\x1b'), std::string::npos);
+  EXPECT_EQ(result.err, "");
+}
+
+TEST_F(CliReplay, ReadsStandardInputOnceOrForSeveralConfigurations) {
+  write_gzip("one.csv.gz", kGoodTrace);
+  const CliResult once = run("replay - --json <one.csv.gz");
+  EXPECT_EQ(once.exit_code, 0);
+  EXPECT_EQ(parse_lines(once.out).at(0)["trace"], "-");
+  EXPECT_EQ(parse_lines(once.out).at(0)["peak_reserved_bytes"], 20971520);
+  const CliResult twice = run("replay - --json --conf segments:plain --conf '' <one.csv.gz");
+  EXPECT_EQ(twice.exit_code, 0) << twice.err;
+  const auto lines = parse_lines(twice.out);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0]["peak_reserved_bytes"], 20971520);
+  EXPECT_EQ(lines[1]["peak_reserved_bytes"], 20971520);
+  EXPECT_EQ(run("replay - - <one.csv.gz").exit_code, 2);
+}
+
+TEST_F(CliReplay, NamesStandardInputInErrors) {
+  write("bad.csv", "t_us,op,id,bytes,stream\n0,f,1,,0\n");
+  const CliResult result = run("replay - <bad.csv");
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err,
+            "quarry replay: standard input: line 2: free of id 1, which was never allocated\n");
+}
+
+TEST_F(CliReplay, CountsOutOfMemoryAsAResult) {
+  write("one.csv", kGoodTrace);
+  const CliResult result = run("replay one.csv --json --device-memory 10MiB");
+  EXPECT_EQ(result.exit_code, 0);
+  const auto line = parse_lines(result.out).at(0);
+  EXPECT_EQ(line["ooms"], 2);
+  EXPECT_EQ(line["rows_after_oom"], 2);
+  EXPECT_EQ(line["peak_reserved_bytes"], 0);
+  EXPECT_EQ(line["trace_peak_bytes"], 10485760);
+}
+
+TEST_F(CliReplay, HonoursTheLagOfTheGpu) {
+  write("one.csv",
+        "t_us,op,id,bytes,stream\n0,a,1,31457280,0\n1,r,1,,1\n2,f,1,,0\n3,a,2,31457280,0\n");
+  EXPECT_EQ(parse_lines(run("replay one.csv --json").out).at(0)["peak_reserved_bytes"], 31457280);
+  EXPECT_EQ(
+      parse_lines(run("replay one.csv --json --gpu-lag-us 9").out).at(0)["peak_reserved_bytes"],
+      62914560);
+}
+
+TEST_F(CliReplay, ShowsNoHazardsWithoutTheOracle) {
+  write("one.csv", kGoodTrace);
+  EXPECT_TRUE(
+      parse_lines(run("replay one.csv --json --oracle off").out).at(0)["hazards"].is_null());
+}
+
+TEST_F(CliReplay, ComparesSegmentsAndRepeats) {
+  write("one.csv", "t_us,op,id,bytes,stream\n0,S,,20971520,0\n0,a,1,5242880,0\n1,f,1,,0\n");
+  const auto line =
+      parse_lines(run("replay one.csv --json --segments --validate --repeat 3").out).at(0);
+  EXPECT_EQ(line["segments_equal"], true);
+  EXPECT_EQ(line["equal_segments"], 1);
+}
+
+TEST_F(CliReplay, RefusesAWrongCommandLineBeforeAnythingRuns) {
+  write("one.csv", kGoodTrace);
+  for (const char* arguments :
+       {"", "replay", "replay one.csv --unknown", "replay one.csv --gpu-lag-us x",
+        "replay one.csv --gpu-lag-us -1", "replay one.csv --oracle maybe",
+        "replay one.csv --repeat 0", "replay one.csv --device-memory 80G", "unknown",
+        "replay one.csv --reference missing.csv", "replay one.csv --conf nonsense:1"}) {
+    const CliResult result = run(arguments);
+    EXPECT_EQ(result.exit_code, 2) << arguments;
+    EXPECT_EQ(result.out, "") << arguments;
+    EXPECT_NE(result.err, "") << arguments;
+  }
+  EXPECT_NE(run("replay one.csv --unknown").err.find("--unknown"), std::string::npos);
+}
+
+TEST_F(CliReplay, NamesKeyValueAndWhatIsAllowedOfABadConfiguration) {
+  write("one.csv", kGoodTrace);
+  const CliResult result = run("replay one.csv --conf segments:plain --conf thread_cache:perhaps");
+  EXPECT_EQ(result.exit_code, 2);
+  for (const char* part : {"thread_cache", "perhaps", "allowed", "False"}) {
+    EXPECT_NE(result.err.find(part), std::string::npos) << part << " in " << result.err;
+  }
+}
+
+TEST_F(CliReplay, ExplainsItself) {
+  const CliResult version = run("--version");
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_EQ(version.out.rfind("quarry ", 0), 0u);
+  for (const char* arguments : {"--help", "replay --help", "convert --help"}) {
+    const CliResult help = run(arguments);
+    EXPECT_EQ(help.exit_code, 0);
+    EXPECT_NE(help.out.find("Examples:"), std::string::npos) << arguments;
+  }
+}
+
+}  // namespace
+}  // namespace quarry::test

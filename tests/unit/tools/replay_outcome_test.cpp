@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The written forms of replay outcomes.
+#include "tools/replay_outcome.hpp"
+
+#include <gtest/gtest.h>
+
+namespace quarry::tools {
+namespace {
+
+ReplayOutcome make_outcome(const std::string& trace, const std::string& conf) {
+  ReplayOutcome outcome{trace, conf, {}, {}, 2'500'000.0, {}};
+  outcome.result.trace.allocs = 3;
+  outcome.result.trace.peak_bytes = 1'000'000;
+  outcome.result.peak_allocated_bytes = 2_MiB;
+  outcome.result.peak_active_bytes = 3_MiB;
+  outcome.result.peak_reserved_bytes = 3'115'000;
+  outcome.result.driver_calls = 1234;
+  outcome.result.driver_time_ns = 5'600'000;
+  return outcome;
+}
+
+TEST(MakeTraceLabel, IsTheNameWithoutFolderAndFormat) {
+  EXPECT_EQ(make_trace_label("a/b/run.csv.gz"), "run");
+  EXPECT_EQ(make_trace_label("run.qtrace"), "run");
+  EXPECT_EQ(make_trace_label("run.1"), "run.1");
+  EXPECT_EQ(make_trace_label("-"), "-");
+  EXPECT_EQ(make_trace_label(".csv"), ".csv");
+}
+
+TEST(FormatTable, AlignsColumnsUnderOneConfiguration) {
+  EXPECT_EQ(
+      format_table({make_outcome("d/one.csv", "c:1"), make_outcome("two_longer.csv", "c:1")},
+                   ReportStyle{}),
+      "configuration: c:1\n"
+      "\n"
+      "trace       trace peak  allocated  active   reserved  ratio  driver  driver  events/s"
+      "  hazards  OOMs\n"
+      "                   MiB        MiB     MiB      bytes          calls      ms   million\n"
+      "one                1.0        2.0     3.0  3,115,000  3.115   1,234     5.6      2.50"
+      "        0     0\n"
+      "two_longer         1.0        2.0     3.0  3,115,000  3.115   1,234     5.6      2.50"
+      "        0     0\n");
+}
+
+TEST(FormatTable, NumbersSeveralConfigurationsAndLeavesErrorsOut) {
+  ReplayOutcome failed = make_outcome("bad.csv", "c:1");
+  failed.error = "bad.csv: line 1: the file is empty";
+  const std::string table = format_table(
+      {make_outcome("one.csv", "c:1"), make_outcome("one.csv", "c:2"), failed}, ReportStyle{});
+  EXPECT_NE(table.find("configuration 1: c:1\nconfiguration 2: c:2\n"), std::string::npos);
+  EXPECT_NE(table.find("\none       2 "), std::string::npos) << table;
+  EXPECT_EQ(table.find("bad"), std::string::npos);
+  EXPECT_EQ(format_table({failed}, ReportStyle{}), "");
+}
+
+TEST(FormatTable, ShowsTheReferenceBesideOurs) {
+  ReplayOutcome equal = make_outcome("one.csv", "c:1");
+  equal.pytorch_reserved_bytes = 3'115'000;
+  ReplayOutcome less = make_outcome("two.csv", "c:1");
+  less.pytorch_reserved_bytes = 6'230'000;
+  ReportStyle style;
+  style.has_reference = true;
+  const std::string table = format_table({equal, less, make_outcome("three.csv", "c:1")}, style);
+  EXPECT_NE(table.find("3,115,000  3,115,000     equal"), std::string::npos) << table;
+  EXPECT_NE(table.find("3,115,000  6,230,000  -50.00 %"), std::string::npos) << table;
+  EXPECT_NE(table.find("3,115,000          -         -"), std::string::npos) << table;
+}
+
+TEST(FormatJson, HoldsExactNumbersInAFixedOrder) {
+  EXPECT_EQ(format_json(make_outcome("d/one.csv", "c:1"), ReportStyle{}),
+            "{\"trace\":\"d/one.csv\",\"conf\":\"c:1\",\"allocs\":3,\"frees\":0,"
+            "\"record_streams\":0,\"trace_peak_bytes\":1000000,\"peak_allocated_bytes\":2097152,"
+            "\"peak_active_bytes\":3145728,\"peak_reserved_bytes\":3115000,\"ooms\":0,"
+            "\"rows_after_oom\":0,\"empty_requests\":0,\"hazards\":0,\"driver_calls\":1234,"
+            "\"driver_time_us\":5600.0,\"events_per_second\":2500000.0}");
+}
+
+TEST(FormatJson, IsAnErrorAloneForAFailedReplay) {
+  ReplayOutcome failed = make_outcome("bad\xff.csv", "c:1");
+  failed.error = "why \"so\"";
+  EXPECT_EQ(format_json(failed, ReportStyle{}),
+            "{\"trace\":\"bad\xef\xbf\xbd.csv\",\"conf\":\"c:1\",\"error\":\"why \\\"so\\\"\"}");
+}
+
+}  // namespace
+}  // namespace quarry::tools
