@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/process.hpp"
+
+#include <pthread.h>
+
+#include <functional>
+#include <new>
+#include <utility>
+
+#include "api/config_parser.hpp"
+#include "base/log.hpp"
+
+namespace quarry {
+
+std::atomic<Phase> process_phase{Phase::kNone};
+Process* process_instance = nullptr;
+
+namespace {
+
+void log_warnings(const std::vector<std::string>& warnings) {
+  for (const std::string& warning : warnings) {
+    log_warning("event=configuration text=\"" + warning + "\"");
+  }
+}
+
+// --- Fork
+// ----------------------------------------------------------------------------------------
+
+// Runs in the child, with the forking thread only. A phase of kNone stays: such a child is free to
+// make an allocator of its own.
+void mark_child() {
+  const Phase phase = process_phase.load(std::memory_order_relaxed);
+  if (phase == Phase::kRunning) process_instance->mark_forked();
+  if (phase == Phase::kRunning || phase == Phase::kChanging) {
+    process_phase.store(Phase::kForked, std::memory_order_relaxed);
+  }
+}
+
+// At load, before any thread can be in the middle of anything here.
+[[maybe_unused]] const int fork_handler_registered = pthread_atfork(nullptr, nullptr, mark_child);
+
+// --- Thread exit
+// ---------------------------------------------------------------------------------
+
+// A key and not a thread_local object: its destructor runs after those of the thread's C++ objects
+// (which may free), and not at all when the process exits (then no driver call may be made).
+void retire_streams_of_thread(void*) {
+  Process* process = peek_process();
+  if (process == nullptr) return;
+  process->visit([](auto& allocator) { allocator.retire_thread_streams(); });
+}
+
+// Made at the first use, since static constructors elsewhere may come before those of this file.
+pthread_key_t get_thread_exit_key() {
+  static const pthread_key_t made = [] {
+    pthread_key_t key{};
+    QUARRY_CHECK_EQ(pthread_key_create(&key, retire_streams_of_thread), 0);
+    return key;
+  }();
+  return made;
+}
+
+// --- Phases
+// --------------------------------------------------------------------------------------
+
+void set_phase(Phase phase) {
+  process_phase.store(phase, std::memory_order_release);
+  process_phase.notify_all();
+}
+
+using MakeProcess = std::function<Result<std::unique_ptr<Process>>()>;
+
+// Makes the process's allocator if the phase is `from`, and leaves the outcome in `result`. False
+// if another thread was faster: look at the phase again.
+bool try_start(Phase from, const MakeProcess& make, Status& result) {
+  if (!process_phase.compare_exchange_strong(from, Phase::kChanging)) return false;
+  Result<std::unique_ptr<Process>> made = Status(StatusCode::kInternal, "no host memory");
+  try {
+    made = make();
+  } catch (const std::bad_alloc&) {
+    // `made` says it.
+  }
+  if (!made.is_ok()) {
+    result = std::move(made).status();
+    set_phase(from);
+    return true;
+  }
+  process_instance = std::move(made).value().release();
+  set_phase(Phase::kRunning);
+  return true;
+}
+
+// The phase once no thread is changing it.
+Phase wait_for_phase() {
+  Phase phase = process_phase.load(std::memory_order_acquire);
+  while (phase == Phase::kChanging) {
+    process_phase.wait(phase);
+    phase = process_phase.load(std::memory_order_acquire);
+  }
+  return phase;
+}
+
+// Under the kill switch a mistake in the text is no reason to fail: the switch must work whatever
+// else is wrong.
+Result<Config> read_config(const ProcessOptions& options) {
+  auto parsed = parse_config(options.conf, Config{}, get_parse_mode_from_environment());
+  if (parsed.is_ok()) {
+    log_warnings(parsed.value().warnings);
+    return parsed.value().config;
+  }
+  if (!options.is_disabled) return std::move(parsed).status();
+  log_warnings({std::string(parsed.status().message())});
+  return Config{};
+}
+
+// The text first: a mistake in it is told before any driver call. `driver` may be null: the one
+// that the options name.
+Result<std::unique_ptr<Process>> make_process(std::unique_ptr<Driver> driver,
+                                              const ProcessOptions& options) {
+  auto config = read_config(options);
+  if (!config.is_ok()) return std::move(config).status();
+  if (driver == nullptr) {
+    auto made = make_driver(options);
+    if (!made.is_ok()) return std::move(made).status();
+    driver = std::move(made).value();
+  }
+  return Process::create(std::move(driver), config.value(), options.is_disabled);
+}
+
+Result<std::unique_ptr<Process>> make_process_from_environment() {
+  auto options = read_environment();
+  if (!options.is_ok()) return std::move(options).status();
+  return make_process(nullptr, options.value());
+}
+
+}  // namespace
+
+// --- Process
+// -------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Process>> Process::create(std::unique_ptr<Driver> driver,
+                                                 const Config& config, bool is_disabled) {
+  std::unique_ptr<Process> process(new Process(std::move(driver)));
+  if (is_disabled) {
+    auto made = PassThrough::create(*process->driver_, config);
+    if (!made.is_ok()) return std::move(made).status();
+    process->pass_through_ = std::move(made).value();
+    log_warning("event=disabled effect=\"every malloc and free goes to the driver\"");
+    return process;
+  }
+  auto made = Allocator::create(*process->driver_, config);
+  if (!made.is_ok()) return std::move(made).status();
+  process->allocator_ = std::move(made).value();
+  return process;
+}
+
+Status Process::configure(std::string_view conf) {
+  std::vector<std::string> warnings;
+  {
+    MutexLock lock(configure_mutex_);
+    const Config now = visit([](auto& allocator) { return allocator.get_config(); });
+    auto parsed = parse_config(conf, now, get_parse_mode_from_environment());
+    if (!parsed.is_ok()) return std::move(parsed).status();
+    visit([&](auto& allocator) { allocator.configure(parsed.value().config); });
+    warnings = std::move(parsed).value().warnings;
+  }
+  log_warnings(warnings);
+  return {};
+}
+
+void Process::mark_forked() noexcept {
+  if (allocator_ != nullptr) allocator_->mark_forked();
+  if (pass_through_ != nullptr) pass_through_->mark_forked();
+}
+
+// --- The one process
+// -----------------------------------------------------------------------------
+
+Result<Process*> find_process_slowly() {
+  while (true) {
+    const Phase phase = wait_for_phase();
+    if (phase == Phase::kRunning) return process_instance;
+    if (phase == Phase::kForked || phase == Phase::kStopped) return explain_no_process();
+    Status result;
+    if (try_start(phase, make_process_from_environment, result) && !result.is_ok()) return result;
+  }
+}
+
+Status explain_no_process() {
+  switch (process_phase.load(std::memory_order_acquire)) {
+    case Phase::kForked:
+      return {StatusCode::kForked,
+              "this process was forked after Quarry was initialised, and the child has no device; "
+              "start workers with exec (spawn), or fork before the first use"};
+    case Phase::kStopped:
+      return {StatusCode::kNotSupported,
+              "quarry_shutdown was called; quarry_init makes a new allocator"};
+    default:
+      return {StatusCode::kInvalidPointer, "no memory was allocated yet"};
+  }
+}
+
+Status start_process(std::unique_ptr<Driver> driver, const ProcessOptions& options) {
+  while (true) {
+    const Phase phase = wait_for_phase();
+    if (phase == Phase::kForked) return explain_no_process();
+    if (phase == Phase::kRunning) {
+      return {StatusCode::kBusy,
+              "there is an allocator already, made by an earlier call; quarry_init with options "
+              "must be the first call"};
+    }
+    Status result;
+    const auto make = [&] { return make_process(std::move(driver), options); };
+    if (try_start(phase, make, result)) return result;
+  }
+}
+
+Status find_or_restart_process() {
+  while (true) {
+    const Phase phase = wait_for_phase();
+    if (phase == Phase::kRunning) return {};
+    if (phase == Phase::kForked) return explain_no_process();
+    Status result;
+    if (try_start(phase, make_process_from_environment, result)) return result;
+  }
+}
+
+Status stop_process() {
+  Phase running = Phase::kRunning;
+  while (!process_phase.compare_exchange_strong(running, Phase::kChanging)) {
+    const Phase phase = wait_for_phase();
+    if (phase == Phase::kForked) return explain_no_process();
+    if (phase == Phase::kNone || phase == Phase::kStopped) return {};
+    running = Phase::kRunning;
+  }
+  delete std::exchange(process_instance, nullptr);
+  set_phase(Phase::kStopped);
+  return {};
+}
+
+void note_stream_use(StreamHandle stream) noexcept {
+  if (stream != StreamHandle::kPerThread) [[likely]]
+    return;
+  // Any value but null calls the destructor; the phase tells it whom to ask.
+  pthread_setspecific(get_thread_exit_key(), &process_phase);
+}
+
+}  // namespace quarry
