@@ -28,27 +28,33 @@ const Status& Scenario::keep(const Status& status) {
   return status;
 }
 
-StreamHandle Scenario::make_stream() {
-  return sim_->create_stream(0, sim::StreamKind::kNonBlocking).handle;
+StreamHandle Scenario::make_stream(DeviceId device) {
+  return sim_->create_stream(device, sim::StreamKind::kNonBlocking).handle;
 }
 
-Address Scenario::malloc(Bytes bytes, StreamHandle stream, Bytes alignment) {
-  const Result<Address> result = allocator_->allocate({0, stream}, bytes, alignment);
+StreamRef Scenario::resolve(StreamRef stream) {
+  if (stream.handle != StreamHandle::kPerThread) return stream;
+  return sim_->get_per_thread_stream(stream.device, sim::get_this_thread());
+}
+
+Address Scenario::malloc(Bytes bytes, StreamRef stream, Bytes alignment) {
+  const Result<Address> result = allocator_->allocate(stream, bytes, alignment);
   if (!keep(result.status()).is_ok() || result.value() == 0) return 0;
-  Live live{sim_->begin_lifetime(0, result.value(), bytes, {0, stream}), stream, {}};
-  sim_->use(live.lifetime, {0, stream});
-  const bool is_new = live_.emplace(result.value(), std::move(live)).second;
+  const Address address = result.value();
+  Live live{sim_->begin_lifetime(stream.device, address, bytes, stream), resolve(stream), {}};
+  sim_->use(live.lifetime, live.stream);
+  const bool is_new = live_.emplace(address, std::move(live)).second;
   EXPECT_TRUE(is_new) << "an address was handed out twice";
-  allocator_->validate_segment(result.value());
-  return result.value();
+  allocator_->validate_segment(address);
+  return address;
 }
 
 StatusCode Scenario::free(Address address) {
   if (const auto found = live_.find(address); found != live_.end()) {
     const Live& live = found->second;
-    sim_->use(live.lifetime, {0, live.stream});
+    sim_->use(live.lifetime, live.stream);
     for (StreamHandle stream : live.recorded)
-      sim_->use(live.lifetime, {0, stream});
+      sim_->use(live.lifetime, {live.stream.device, stream});
     sim_->end_lifetime(live.lifetime);
     live_.erase(found);
   }
@@ -59,19 +65,21 @@ StatusCode Scenario::free(Address address) {
 
 StatusCode Scenario::record(Address address, StreamHandle stream) {
   if (const auto found = live_.find(address); found != live_.end()) {
-    static_cast<void>(sim_->user_orders({0, found->second.stream}, {0, stream}));
-    sim_->use(found->second.lifetime, {0, stream});
-    found->second.recorded.insert(stream);
+    Live& live = found->second;
+    const StreamRef user = resolve({live.stream.device, stream});
+    static_cast<void>(sim_->user_orders(live.stream, user));
+    sim_->use(live.lifetime, user);
+    live.recorded.insert(user.handle);
   }
   return keep(allocator_->record_stream(address, stream)).code();
 }
 
-void Scenario::busy(StreamHandle stream) {
-  static_cast<void>(sim_->submit_work({0, stream}, sim::WorkTime::endless()));
+void Scenario::busy(StreamRef stream) {
+  static_cast<void>(sim_->submit_work(stream, sim::WorkTime::endless()));
 }
 
-void Scenario::complete(StreamHandle stream) {
-  sim_->complete({0, stream});
+void Scenario::complete(StreamRef stream) {
+  sim_->complete(stream);
 }
 
 }  // namespace quarry::test

@@ -2,7 +2,8 @@
 // A real Allocator over the simulated device, driven in the words of the cases: malloc, free,
 // record, busy, complete, cap. Tells the hazard oracle of every block handed out and used; at the
 // end of a test everything is validated and any hazard, lost capture or misuse is a failure. Not
-// thread-safe itself: tests with threads call allocator() directly.
+// thread-safe itself: threads take turns, or call allocator() directly. A handle that names a
+// per-thread default stream means that of the calling thread, also in what is remembered of it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,21 +41,32 @@ class Scenario {
   SimDriver& sim() { return *sim_; }
   Allocator& allocator() { return *allocator_; }
 
-  // A non-blocking stream of device 0, with endless or no work on it.
-  StreamHandle make_stream();
+  // A non-blocking stream, with no work on it.
+  StreamHandle make_stream(DeviceId device = 0);
 
   // 0 on failure; `last` then says why. The block counts as used by its stream at once.
-  Address malloc(Bytes bytes, StreamHandle stream = kS0, Bytes alignment = 512);
+  Address malloc(Bytes bytes, StreamRef stream, Bytes alignment = 512);
+  Address malloc(Bytes bytes, StreamHandle stream = kS0, Bytes alignment = 512) {
+    return malloc(bytes, StreamRef{0, stream}, alignment);
+  }
   // Uses the block on its stream and every recorded stream once more, then frees it.
   StatusCode free(Address address);
-  // The user orders `stream` after the block's stream, records and uses it there.
+  // The user orders `stream` (of the block's device) after the block's stream, records and uses it
+  // there.
   StatusCode record(Address address, StreamHandle stream);
   // Endless work on the stream, until complete.
-  void busy(StreamHandle stream);
-  void complete(StreamHandle stream);
+  void busy(StreamRef stream);
+  void busy(StreamHandle stream) { busy(StreamRef{0, stream}); }
+  void complete(StreamRef stream);
+  void complete(StreamHandle stream) { complete(StreamRef{0, stream}); }
+  // Nothing is queued or running on the stream.
+  bool is_idle(StreamRef stream) const { return sim_->is_idle(stream); }
+  bool is_idle(StreamHandle stream) const { return is_idle(StreamRef{0, stream}); }
 
-  StatusCode empty_cache() { return keep(allocator_->empty_cache(0)).code(); }
-  DeviceStats stats() { return allocator_->get_stats(0).value(); }
+  StatusCode empty_cache(DeviceId device = 0) {
+    return keep(allocator_->empty_cache(device)).code();
+  }
+  DeviceStats stats(DeviceId device = 0) { return allocator_->get_stats(device).value(); }
   Bytes reserved() { return static_cast<Bytes>(stats().reserved_bytes.all.current); }
   Bytes allocated() { return static_cast<Bytes>(stats().allocated_bytes.all.current); }
   Bytes active() { return static_cast<Bytes>(stats().active_bytes.all.current); }
@@ -75,10 +87,12 @@ class Scenario {
  private:
   struct Live {
     sim::LifetimeId lifetime{};
-    StreamHandle stream{};
-    std::set<StreamHandle> recorded;
+    StreamRef stream;
+    std::set<StreamHandle> recorded;  // of the same device
   };
   const Status& keep(const Status& status);
+  // The simulator's name of the stream that holds in every thread.
+  StreamRef resolve(StreamRef stream);
 
   std::unique_ptr<SimDriver> sim_;  // outlives the allocator
   std::unique_ptr<Allocator> allocator_;
