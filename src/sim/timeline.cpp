@@ -2,7 +2,6 @@
 #include "sim/timeline.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 namespace quarry::sim {
 namespace {
@@ -14,7 +13,7 @@ bool comes_before(const ClockEntry& entry, TimelineIndex timeline) {
 }  // namespace
 
 TimelineIndex Timelines::add(StreamRef stream, StreamId id, bool is_captured) {
-  timelines_.push_back({stream, id, is_captured, 0, 0, nullptr});
+  timelines_.push_back({stream, id, is_captured, 0, 0, nullptr, kSmallClock});
   return static_cast<TimelineIndex>(timelines_.size() - 1);
 }
 
@@ -59,17 +58,20 @@ std::uint64_t Timelines::find(const VectorClock* clock, TimelineIndex timeline) 
 }
 
 VectorClock& Timelines::make_writable_clock(Timeline& timeline) {
-  // Events share the clock as it was when they were recorded, so it is copied before it changes;
-  // the copy is the moment to forget what the host has seen since.
-  if (timeline.clock && timeline.clock.use_count() == 1) return *timeline.clock;
-  auto copy = std::make_shared<VectorClock>();
-  if (timeline.clock) {
-    copy->reserve(timeline.clock->size() + 1);
-    std::copy_if(timeline.clock->begin(), timeline.clock->end(), std::back_inserter(*copy),
-                 [this](const ClockEntry& e) { return !host_saw(e.timeline, e.sequence); });
+  // Events share the clock as it was when they were recorded, so it is copied before it changes.
+  if (!timeline.clock) timeline.clock = std::make_shared<VectorClock>();
+  if (timeline.clock.use_count() > 1) {
+    timeline.clock = std::make_shared<VectorClock>(*timeline.clock);
+    prune(*timeline.clock);
+  } else if (timeline.clock->size() >= timeline.prune_at) {
+    prune(*timeline.clock);
+    timeline.prune_at = std::max(kSmallClock, 2 * timeline.clock->size());
   }
-  timeline.clock = std::move(copy);
   return *timeline.clock;
+}
+
+void Timelines::prune(VectorClock& clock) const {
+  std::erase_if(clock, [this](const ClockEntry& e) { return host_saw(e.timeline, e.sequence); });
 }
 
 void Timelines::merge_entry(VectorClock& clock, TimelineIndex self, ClockEntry entry) {

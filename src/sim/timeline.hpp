@@ -67,8 +67,11 @@ class Timelines {
     std::uint64_t sequence = 0;
     std::uint64_t host_seen = 0;  // everything up to here is done, and the host knows
     std::shared_ptr<VectorClock> clock;
+    std::size_t prune_at = kSmallClock;  // size at which to forget what the host has seen
   };
+  static constexpr std::size_t kSmallClock = 16;
 
+  void prune(VectorClock& clock) const;
   Timeline& at(TimelineIndex i) { return timelines_[static_cast<std::uint32_t>(i)]; }
   const Timeline& at(TimelineIndex i) const { return timelines_[static_cast<std::uint32_t>(i)]; }
   static std::uint64_t find(const VectorClock* clock, TimelineIndex timeline);
