@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/allocator.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.hpp"
@@ -36,10 +37,11 @@ Result<std::unique_ptr<Allocator>> Allocator::create(Driver& driver, const Confi
                   "the driver failed to count devices: " + describe(count.code));
   }
   if (count.value == 0) return Status(StatusCode::kNotSupported, "the driver shows no device");
+  const int shown = std::min(count.value, PointerMap::kDeviceMax + 1);
   std::unique_ptr<Allocator> allocator(new Allocator(driver, config));
   const SharedParts shared{driver, allocator->pointer_map_, allocator->callbacks_,
                            allocator->free_gate_};
-  for (DeviceId device = 0; device < count.value; ++device) {
+  for (DeviceId device = 0; device < shown; ++device) {
     const auto properties = driver.get_device_properties(device);
     if (!properties.is_ok()) {
       return Status(StatusCode::kDriverError, "the driver failed to describe device " +
@@ -50,6 +52,12 @@ Result<std::unique_ptr<Allocator>> Allocator::create(Driver& driver, const Confi
         std::make_unique<DeviceAllocator>(shared, device, properties.value, config));
   }
   return allocator;
+}
+
+void Allocator::mark_forked() noexcept {
+  routing_.set(RoutingReason::kForked);
+  for (const auto& device : devices_)
+    device->mark_forked();
 }
 
 Allocator::~Allocator() {
@@ -113,12 +121,14 @@ Status Allocator::free_block(Address address, std::optional<Bytes> expected_byte
                              std::optional<StreamHandle> new_owner, const char* call) {
   if (Status alive = check_alive(); !alive.is_ok()) return alive;
   if (address == 0) return Status::ok();
-  const DeviceId device = pointer_map_.find_device(address);
-  if (device < 0) return explain_pointer(address, call);
-  Status status =
-      devices_[static_cast<std::size_t>(device)]->free(address, expected_bytes, new_owner);
-  if (status.code() == StatusCode::kInvalidPointer) return explain_pointer(address, call);
-  return status;
+  const PointerMap::Found found = pointer_map_.find(address);
+  if (found.block == nullptr) return explain_pointer(address, call);
+  // Of several threads that free the same block, one gets past this line.
+  if (!found.block->is_held.exchange(false, std::memory_order_acq_rel)) {
+    return explain_pointer(address, call);
+  }
+  return devices_[static_cast<std::size_t>(found.device)]->free(*found.block, expected_bytes,
+                                                                new_owner);
 }
 
 Status Allocator::free(Address address) noexcept {
@@ -136,9 +146,9 @@ Status Allocator::free_on_stream(Address address, StreamHandle stream) noexcept 
 Status Allocator::record_stream(Address address, StreamHandle stream) noexcept {
   if (Status alive = check_alive(); !alive.is_ok()) return alive;
   if (address == 0) return Status::ok();
-  const DeviceId device = pointer_map_.find_device(address);
-  if (device < 0) return explain_pointer(address, "record_stream");
-  Status status = devices_[static_cast<std::size_t>(device)]->record_stream(address, stream);
+  const PointerMap::Found found = pointer_map_.find(address);
+  if (found.block == nullptr) return explain_pointer(address, "record_stream");
+  Status status = devices_[static_cast<std::size_t>(found.device)]->record_stream(address, stream);
   if (status.code() == StatusCode::kInvalidPointer) {
     return explain_pointer(address, "record_stream");
   }
@@ -243,12 +253,12 @@ Result<BlockInfo> Allocator::find_block(Address address) const {
                 format_address(address) + " is not inside a live block of this allocator");
 }
 
-void Allocator::validate() const {
+void Allocator::validate() {
   for (const auto& device : devices_)
     device->validate();
 }
 
-void Allocator::validate_segment(Address address) const {
+void Allocator::validate_segment(Address address) {
   for (const auto& device : devices_)
     device->validate_segment(address);
 }

@@ -111,13 +111,14 @@ class Allocator {
 
   // For the child of a fork: from now on every call fails with kForked and no driver call is made.
   // Async-signal-safe.
-  void mark_forked() noexcept { routing_.set(RoutingReason::kForked); }
+  void mark_forked() noexcept;
 
   // Walks everything and proves every invariant of docs/design.md; ends the process with the
   // operands if one does not hold. For tests; stops all other calls on a device while it walks.
-  void validate() const;
+  void validate();
+  // Frees under way in other threads may still count as live.
   // The same for the segment around `address`, if there is one. O(blocks of the segment).
-  void validate_segment(Address address) const;
+  void validate_segment(Address address);
 
  private:
   Allocator(Driver& driver, const Config& config);

@@ -10,12 +10,14 @@
 //   requested   what the user asked for;          allocated  rounded, held by the user
 //   active      allocated + pending;              reserved   held from the driver
 //   pending     freed by the user, another stream may still use it
+//   parked      freed by the user, in a thread's magazine; allocated for the tree
 //   idle        free, and no stream can still use it: any stream may take it
 //
 // The tree Allocator -> DeviceAllocator -> MemPool -> Segment -> Block owns; pools, the pointer
 // map and fences only point. Everything is guarded by the device's mutex.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 
@@ -30,7 +32,7 @@ struct ForeignUse;
 
 enum class BlockState : std::uint8_t {
   kFree,       // in its BlockPool
-  kAllocated,  // held by the user; in the pointer map
+  kAllocated,  // held by the user, or parked in a magazine; in the pointer map
   kPending,    // freed by the user; waits for fences, or for a thread that may call the driver
   kRetiring,   // its segment is on the way back to the driver; in no BlockPool
 };
@@ -47,7 +49,7 @@ struct Block {
   Stream* owner = nullptr;             // whose order makes reuse safe
   ForeignUse* foreign_uses = nullptr;  // other streams that use it; only while allocated or queued
 
-  // Links of the index (BlockTree); meaningful only while free.
+  // Links of the index (BlockTree) while free; `left` links parked blocks of a magazine.
   Block* left = nullptr;
   Block* right = nullptr;
   Block* parent = nullptr;
@@ -56,6 +58,10 @@ struct Block {
   std::uint32_t age_base = 0;        // the pool's search count when the block became free
   std::uint32_t pending_fences = 0;  // fences that must pass before the block is free
   bool is_oversize_counted = false;  // in DeviceStats::oversize_allocations
+  // Whether a user has it. Differs from kAllocated while the block is parked in a magazine;
+  // whoever exchanges it to false has the sole right to free the block, which catches a double
+  // free.
+  std::atomic<bool> is_held{false};
 
   BlockState state() const noexcept { return state_; }
   bool is_free() const noexcept { return state_ == BlockState::kFree; }

@@ -31,6 +31,8 @@ struct Config {
   double per_process_memory_fraction = 1.0;
   // Refuse above the fraction at once, without giving cached memory back first.
   bool throw_on_cudamalloc_oom = false;
+  // Serve repeated sizes from magazines of the thread, without the device's mutex. thread_cache.
+  bool thread_cache = true;
   // True: two upstream defects are kept, so that decisions equal PyTorch's: a division of 1 rounds
   // nothing, and the garbage threshold needs a memory fraction. False: 1 is the next power of two,
   // and without a fraction the threshold is a part of the device's memory.

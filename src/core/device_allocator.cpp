@@ -30,15 +30,35 @@ DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
       free_gate_(shared.free_gate),
       device_(device),
       properties_(properties),
+      serial_(make_device_serial()),
       config_(config),
       fraction_(config.per_process_memory_fraction),
       streams_(device),
-      fences_(shared.driver, device) {}
+      fences_(shared.driver, device) {
+  MutexLock lock(mutex_);
+  update_routing();
+}
 
 // --- malloc ------------------------------------------------------------------------------------
 
+// Most calls end in the first lines: a repeated size, without the mutex.
 Result<Address> DeviceAllocator::allocate(StreamHandle stream, Bytes bytes, Bytes alignment) {
+  if (stream == StreamHandle::kLegacyExplicit) stream = StreamHandle::kLegacy;
+  Block* evicted = nullptr;
+  ThreadMagazines* const magazines = find_thread_magazines(serial_);
+  if (magazines != nullptr && alignment <= kDefaultAlignment) [[likely]] {
+    if (Block* block = magazines->try_take(bytes, stream, &evicted)) [[likely]] {
+      return block->address;
+    }
+  }
+  return allocate_locked(stream, bytes, alignment, evicted);
+}
+
+Result<Address> DeviceAllocator::allocate_locked(StreamHandle stream, Bytes bytes, Bytes alignment,
+                                                 Block* evicted) {
   Section section(*this);
+  if (ThreadMagazines* magazines = join_thread()) take_counts(*magazines);
+  free_parked(evicted);
   settle_frees();
   const Request request = make_request(stream, bytes, alignment);
   Block* block = find_free_block(request);
@@ -132,6 +152,7 @@ Address DeviceAllocator::hand_out(Block& block, const Request& request) {
   pointer_map_.insert(block.address, device_, block);
   block.become_allocated();
   block.requested_bytes = request.requested_bytes;
+  block.is_held.store(true, std::memory_order_relaxed);
   ++block.segment->active_blocks;
 
   const auto size = static_cast<std::int64_t>(block.size);
@@ -149,31 +170,45 @@ Address DeviceAllocator::hand_out(Block& block, const Request& request) {
 
 // --- free --------------------------------------------------------------------------------------
 
-Status DeviceAllocator::free(Address address, std::optional<Bytes> expected_bytes,
+Status DeviceAllocator::free(Block& block, std::optional<Bytes> expected_bytes,
                              std::optional<StreamHandle> new_owner) {
-  Section section(*this);
-  Block* const block = pointer_map_.find(address);
-  if (block == nullptr) return Status(StatusCode::kInvalidPointer, "freed by another thread");
-  const Bytes requested = block->requested_bytes;
-  if (new_owner.has_value()) set_owner(*block, streams_.find_or_add(*new_owner));
+  const Bytes requested = block.requested_bytes;
+  const bool is_size_right = !expected_bytes.has_value() || *expected_bytes == requested;
+  ThreadMagazines* const magazines = find_thread_magazines(serial_);
+  if (magazines != nullptr && !new_owner.has_value()) [[likely]] {
+    if (magazines->try_park(block, get_thread_token())) [[likely]] {
+      return is_size_right ? Status::ok() : fail_size_mismatch(*expected_bytes, requested);
+    }
+  }
+  free_locked(block, new_owner);
+  return is_size_right ? Status::ok() : fail_size_mismatch(*expected_bytes, requested);
+}
 
-  pointer_map_.remove(address);
-  block->become_pending();
-  const StatFamily family = block->segment->family;
+void DeviceAllocator::free_locked(Block& block, std::optional<StreamHandle> new_owner) {
+  Section section(*this);
+  if (ThreadMagazines* magazines = find_thread_magazines(serial_)) take_counts(*magazines);
+  if (new_owner.has_value()) set_owner(block, streams_.find_or_add(*new_owner));
+
+  pointer_map_.remove(block.address);
+  block.become_pending();
+  const StatFamily family = block.segment->family;
   stats_.allocation.add(family, -1);
-  stats_.allocated_bytes.add(family, -static_cast<std::int64_t>(block->size));
-  held_requested_bytes_ -= static_cast<std::int64_t>(requested);
-  if (block->is_oversize_counted) stats_.oversize_allocations.add(-1);
+  stats_.allocated_bytes.add(family, -static_cast<std::int64_t>(block.size));
+  held_requested_bytes_ -= static_cast<std::int64_t>(block.requested_bytes);
+  if (block.is_oversize_counted) stats_.oversize_allocations.add(-1);
 
   if (is_driver_callback_thread()) {
-    queued_frees_.push_back(block);
+    queued_frees_.push_back(&block);
   } else {
-    start_free(*block);
+    start_free(block);
   }
-  if (!expected_bytes.has_value() || *expected_bytes == requested) return Status::ok();
+}
+
+Status DeviceAllocator::fail_size_mismatch(Bytes expected_bytes, Bytes requested_bytes) {
+  Section section(*this);
   ++stats_.size_mismatches;
-  return Status(StatusCode::kSizeMismatch, "sized free of " + std::to_string(*expected_bytes) +
-                                               " bytes, but " + std::to_string(requested) +
+  return Status(StatusCode::kSizeMismatch, "sized free of " + std::to_string(expected_bytes) +
+                                               " bytes, but " + std::to_string(requested_bytes) +
                                                " were allocated; the block was freed");
 }
 
@@ -199,6 +234,12 @@ void DeviceAllocator::complete_free(Block& block) {
   stats_.active.add(family, -1);
   stats_.active_bytes.add(family, -static_cast<std::int64_t>(block.size));
   stats_.requested_bytes.add(family, -static_cast<std::int64_t>(block.requested_bytes));
+  return_to_pool(block);
+}
+
+// A pending block, which the statistics no longer count, becomes free.
+void DeviceAllocator::return_to_pool(Block& block) {
+  const StatFamily family = block.segment->family;
   block.requested_bytes = 0;
   --block.segment->active_blocks;
   block.become_free();
@@ -226,8 +267,10 @@ Block& DeviceAllocator::coalesce(Block& block, InactiveSplitChange& change) {
 
 Status DeviceAllocator::record_stream(Address address, StreamHandle handle) {
   Section section(*this);
-  Block* const block = pointer_map_.find(address);
-  if (block == nullptr) return Status(StatusCode::kInvalidPointer, "freed by another thread");
+  Block* const block = pointer_map_.find(address).block;
+  if (block == nullptr || !block->is_held.load(std::memory_order_relaxed)) {
+    return Status(StatusCode::kInvalidPointer, "the block was freed");
+  }
   Stream& stream = streams_.find_or_add(handle);
   if (&stream == block->owner) return Status::ok();
   for (const ForeignUse* use = block->foreign_uses; use != nullptr; use = use->next) {
@@ -251,7 +294,9 @@ Status DeviceAllocator::retire_stream(StreamHandle handle) {
   }
   CaptureModeBracket bracket(driver_);
   Status status = fences_.retire(*stream);
-  if (status.is_ok()) streams_.forget_handle(*stream);
+  if (!status.is_ok()) return status;
+  streams_.forget_handle(*stream);
+  empty_magazines();
   return status;
 }
 
@@ -266,6 +311,7 @@ void DeviceAllocator::retire_thread_streams() {
       note("event=thread_stream_not_retired cause=\"" + std::string(status.message()) + "\"");
     }
   }
+  empty_magazines();
 }
 
 // The stream's memory becomes anyone's.

@@ -28,7 +28,9 @@
 #include "core/mem_pool.hpp"
 #include "core/object_pool.hpp"
 #include "core/pointer_map.hpp"
+#include "core/routing.hpp"
 #include "core/stream_table.hpp"
+#include "core/thread_magazines.hpp"
 #include "driver/driver.hpp"
 #include "stats/device_stats.hpp"
 
@@ -52,9 +54,9 @@ class DeviceAllocator {
   // See Allocator for the meaning of each.
   Result<Address> allocate(StreamHandle stream, Bytes bytes, Bytes alignment)
       QUARRY_EXCLUDES(mutex_);
-  // How a block comes back; nullopt stream: to the stream that it belongs to. kInvalidPointer if
-  // another thread was faster.
-  Status free(Address address, std::optional<Bytes> expected_bytes,
+  // How a block comes back, whose is_held the caller has exchanged from true to false; nullopt
+  // owner: to the stream that it belongs to.
+  Status free(Block& block, std::optional<Bytes> expected_bytes,
               std::optional<StreamHandle> new_owner) QUARRY_EXCLUDES(mutex_);
   Status record_stream(Address address, StreamHandle stream) QUARRY_EXCLUDES(mutex_);
   Status retire_stream(StreamHandle stream) QUARRY_EXCLUDES(mutex_);
@@ -77,8 +79,11 @@ class DeviceAllocator {
   std::string describe_address(Address address, bool* is_freed_block) const
       QUARRY_EXCLUDES(mutex_);
 
-  void validate() const QUARRY_EXCLUDES(mutex_);
-  void validate_segment(Address address) const QUARRY_EXCLUDES(mutex_);
+  void validate() QUARRY_EXCLUDES(mutex_);
+  void validate_segment(Address address) QUARRY_EXCLUDES(mutex_);
+
+  // Async-signal-safe.
+  void mark_forked() noexcept { routing_.set(RoutingReason::kForked); }
 
   // Returns everything to the driver, live blocks too; their number. The last call.
   std::size_t tear_down() QUARRY_EXCLUDES(mutex_);
@@ -106,6 +111,10 @@ class DeviceAllocator {
   class Section;
 
   // --- device_allocator.cpp: the algorithm -----------------------------------------------------
+  Result<Address> allocate_locked(StreamHandle stream, Bytes bytes, Bytes alignment,
+                                  Block* evicted) QUARRY_EXCLUDES(mutex_);
+  void free_locked(Block& block, std::optional<StreamHandle> new_owner) QUARRY_EXCLUDES(mutex_);
+  Status fail_size_mismatch(Bytes expected_bytes, Bytes requested_bytes) QUARRY_EXCLUDES(mutex_);
   void settle_frees() QUARRY_REQUIRES(mutex_);
   void collect_fences() QUARRY_REQUIRES(mutex_);
   Request make_request(StreamHandle stream, Bytes bytes, Bytes alignment) QUARRY_REQUIRES(mutex_);
@@ -116,6 +125,7 @@ class DeviceAllocator {
   void start_free(Block& block) QUARRY_REQUIRES(mutex_);
   void guard_foreign_uses(Block& block) QUARRY_REQUIRES(mutex_);
   void complete_free(Block& block) QUARRY_REQUIRES(mutex_);
+  void return_to_pool(Block& block) QUARRY_REQUIRES(mutex_);
   void adopt_as_idle(Stream& drained) QUARRY_REQUIRES(mutex_);
   void set_owner(Block& block, Stream& owner) QUARRY_REQUIRES(mutex_);
   void release_reference(Stream& stream) QUARRY_REQUIRES(mutex_);
@@ -124,6 +134,14 @@ class DeviceAllocator {
   void pool_remove(Block& block, InactiveSplitChange& change) QUARRY_REQUIRES(mutex_);
   void apply(const InactiveSplitChange& change, StatFamily family) QUARRY_REQUIRES(mutex_);
   void note(std::string line) QUARRY_REQUIRES(mutex_) { notices_.push_back(std::move(line)); }
+
+  // --- parking.cpp: the magazines of threads, seen from the device ------------------------------
+  ThreadMagazines* join_thread() QUARRY_REQUIRES(mutex_);
+  bool empty_magazines() QUARRY_REQUIRES(mutex_);
+  bool free_parked(Block* list) QUARRY_REQUIRES(mutex_);
+  void take_counts(ThreadMagazines& magazines) QUARRY_REQUIRES(mutex_);
+  void take_all_counts() QUARRY_REQUIRES(mutex_);
+  void update_routing() QUARRY_REQUIRES(mutex_);
 
   // --- reclaim.cpp: what a miss does -----------------------------------------------------------
   Result<Block*> reclaim(const Request& request) QUARRY_REQUIRES(mutex_);
@@ -167,6 +185,7 @@ class DeviceAllocator {
 
   // --- validate.cpp ----------------------------------------------------------------------------
   struct Sums;
+  void collect_parked(Sums& sums) QUARRY_REQUIRES(mutex_);
   void validate_blocks(const Segment& segment, Sums& sums) const QUARRY_REQUIRES(mutex_);
   void validate_block(const Block& block, Sums& sums) const QUARRY_REQUIRES(mutex_);
   void validate_pools(const Sums& sums) const QUARRY_REQUIRES(mutex_);
@@ -179,6 +198,10 @@ class DeviceAllocator {
   FreeGate& free_gate_;
   const DeviceId device_;
   const DeviceProperties properties_;
+
+  const std::uint64_t serial_;
+  // Read by every call without the mutex, changed under it (but for kForked).
+  RoutingWord routing_;
 
   mutable Mutex mutex_{LockRank::kDevice};
   Config config_ QUARRY_GUARDED_BY(mutex_);
@@ -193,6 +216,8 @@ class DeviceAllocator {
   ObjectPool<ForeignUse> foreign_uses_ QUARRY_GUARDED_BY(mutex_);
   std::map<Address, Segment*> segments_by_address_ QUARRY_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ QUARRY_GUARDED_BY(mutex_) = 1;
+
+  std::vector<ThreadMagazines*> magazines_ QUARRY_GUARDED_BY(mutex_);  // a share of each
 
   // Freed on threads that may not call the driver; pending until an ordinary call takes them on.
   std::vector<Block*> queued_frees_ QUARRY_GUARDED_BY(mutex_);

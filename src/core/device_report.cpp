@@ -12,7 +12,11 @@ namespace quarry {
 DeviceStats DeviceAllocator::get_stats() {
   const auto info = driver_.get_memory_info(device_);
   Section section(*this);
+  take_all_counts();
   DeviceStats stats = stats_;
+  for (ThreadMagazines* magazines : magazines_) {
+    stats.parked_bytes += static_cast<std::int64_t>(magazines->get_parked_bytes());
+  }
   const std::int64_t reserved = stats.reserved_bytes.all.current;
   const std::int64_t active = stats.active_bytes.all.current;
   const std::int64_t allocated = stats.allocated_bytes.all.current;
@@ -21,7 +25,8 @@ DeviceStats DeviceAllocator::get_stats() {
                              : static_cast<std::int64_t>(config_.max_split_bytes);
   stats.allocator_slack = allocated - held_requested_bytes_;
   stats.pending_bytes = active - allocated;
-  stats.cached_bytes = reserved - active - static_cast<std::int64_t>(retiring_bytes_);
+  stats.cached_bytes =
+      reserved - active - stats.parked_bytes - static_cast<std::int64_t>(retiring_bytes_);
   stats.idle_bytes = static_cast<std::int64_t>(streams_.idle().cached_bytes);
   stats.fences_outstanding = fences_.outstanding_count();
   stats.fences_failed = fences_.failed_count();
@@ -86,11 +91,13 @@ OomReport DeviceAllocator::make_oom_report(const Request& request) const {
 
 void DeviceAllocator::reset_peak_stats() {
   MutexLock lock(mutex_);
+  take_all_counts();
   stats_.reset_peak();
 }
 
 void DeviceAllocator::reset_accumulated_stats() {
   MutexLock lock(mutex_);
+  take_all_counts();
   stats_.reset_accumulated();
   fences_.reset_failed_count();
 }
@@ -108,6 +115,7 @@ void DeviceAllocator::configure(const Config& config) {
     fraction_ = config.per_process_memory_fraction;
   }
   config_ = config;
+  update_routing();
 }
 
 void DeviceAllocator::set_memory_fraction(double fraction) {
@@ -158,6 +166,7 @@ std::optional<BlockInfo> DeviceAllocator::find_block(Address address) const {
   while (address >= block->end())
     block = block->next;
   if (block->state() != BlockState::kAllocated) return std::nullopt;
+  if (!block->is_held.load(std::memory_order_relaxed)) return std::nullopt;
   return BlockInfo{block->address,   block->size,   block->requested_bytes,
                    segment->address, segment->size, block->owner->ref};
 }
@@ -170,7 +179,7 @@ std::string DeviceAllocator::describe_address(Address address, bool* is_freed_bl
   const Block* block = segment->first;
   while (address >= block->end())
     block = block->next;
-  if (block->state() == BlockState::kAllocated) {
+  if (block->is_held.load(std::memory_order_relaxed)) {
     return "it lies " + std::to_string(address - block->address) +
            " bytes inside a live block of " + std::to_string(block->size) + " bytes";
   }

@@ -27,7 +27,7 @@ class ObjectPool {
     if (free_.empty()) add_slab();
     T* const object = free_.back();
     free_.pop_back();
-    if constexpr (std::is_trivially_destructible_v<T>) *object = T{};
+    if constexpr (std::is_trivially_destructible_v<T>) std::construct_at(object);
     return object;
   }
   // Never allocates: the free list has room for every object that exists.

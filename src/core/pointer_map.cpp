@@ -5,67 +5,76 @@
 
 namespace quarry {
 
-// Where `address` is, or the empty place where it belongs.
-std::size_t PointerMap::find_place(const std::vector<Entry>& entries, Address address) noexcept {
-  const std::size_t mask = entries.size() - 1;
-  std::size_t place = hash(address) & mask;
-  while (entries[place].address != 0 && entries[place].address != address) {
-    place = (place + 1) & mask;
+// Where `address` is, or the empty place where it belongs. For writers.
+std::size_t PointerMap::find_place(const Table& table, Address address) noexcept {
+  std::size_t place = hash(address) & table.mask;
+  for (;; place = (place + 1) & table.mask) {
+    const std::uint64_t key = table.entries[place].key.load(std::memory_order_relaxed);
+    if (key == 0 || (key & kAddressMask) == address) return place;
   }
-  return place;
 }
 
-void PointerMap::grow(std::vector<Entry>& entries) {
-  std::vector<Entry> larger(entries.empty() ? 16 : entries.size() * 2);
-  for (const Entry& entry : entries) {
-    if (entry.address != 0) larger[find_place(larger, entry.address)] = entry;
-  }
-  entries = std::move(larger);
+// The order that lookups rely on: withdraw, overwrite, publish.
+void PointerMap::write(Entry& entry, std::uint64_t key, Block* block) noexcept {
+  entry.key.store(0, std::memory_order_relaxed);
+  entry.block.store(block, std::memory_order_release);
+  entry.key.store(key, std::memory_order_release);
 }
 
-const PointerMap::Entry PointerMap::find_entry(Address address) const noexcept {
+void PointerMap::grow(Shard& shard) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  const Table* const old = shard.table.load(std::memory_order_relaxed);
+  auto larger = std::make_unique<Table>(old == nullptr ? 16 : (old->mask + 1) * 2);
+  for (std::size_t i = 0; old != nullptr && i <= old->mask; ++i) {
+    const std::uint64_t key = old->entries[i].key.load(std::memory_order_relaxed);
+    if (key == 0) continue;
+    Entry& place = larger->entries[find_place(*larger, key & kAddressMask)];
+    write(place, key, old->entries[i].block.load(std::memory_order_relaxed));
+  }
+  const Table* const published = larger.get();
+  shard.tables.push_back(std::move(larger));
+  shard.table.store(published, std::memory_order_release);
+}
+
+PointerMap::Found PointerMap::find_locked(Address address) const noexcept {
   const Shard& shard = get_shard(address);
   MutexLock lock(shard.mutex);
-  if (shard.entries.empty()) return {};
-  return shard.entries[find_place(shard.entries, address)];
-}
-
-DeviceId PointerMap::find_device(Address address) const noexcept {
-  const Entry entry = find_entry(address);
-  return entry.block != nullptr ? entry.device : -1;
-}
-
-Block* PointerMap::find(Address address) const noexcept {
-  return find_entry(address).block;
+  const Table* const table = shard.table.load(std::memory_order_relaxed);
+  return table == nullptr ? Found{} : find_in(*table, address);
 }
 
 void PointerMap::insert(Address address, DeviceId device, Block& block) {
-  QUARRY_ASSERT(address != 0);
-  Shard& shard = get_shard(address);
+  QUARRY_ASSERT(address != 0 && device >= 0 && device <= kDeviceMax);
+  Shard& shard = shards_[hash(address) >> 58];
   MutexLock lock(shard.mutex);
-  if ((shard.count + 1) * 2 > shard.entries.size()) grow(shard.entries);
-  Entry& entry = shard.entries[find_place(shard.entries, address)];
-  QUARRY_CHECK_EQ(entry.address, Address{0});
-  entry = {address, &block, device};
+  const Table* table = shard.table.load(std::memory_order_relaxed);
+  if (table == nullptr || (shard.count + 1) * 2 > table->mask + 1) {
+    grow(shard);
+    table = shard.table.load(std::memory_order_relaxed);
+  }
+  Entry& entry = table->entries[find_place(*table, address)];
+  QUARRY_CHECK_EQ(entry.key.load(std::memory_order_relaxed), std::uint64_t{0});
+  write(entry, address | static_cast<std::uint64_t>(device), &block);
   ++shard.count;
 }
 
 void PointerMap::remove(Address address) noexcept {
-  Shard& shard = get_shard(address);
+  Shard& shard = shards_[hash(address) >> 58];
   MutexLock lock(shard.mutex);
-  std::vector<Entry>& entries = shard.entries;
-  const std::size_t mask = entries.size() - 1;
-  std::size_t hole = find_place(entries, address);
-  QUARRY_CHECK_EQ(entries[hole].address, address);
-  // Move back every later entry of the run that may not stand behind the hole.
-  for (std::size_t i = (hole + 1) & mask; entries[i].address != 0; i = (i + 1) & mask) {
-    const std::size_t home = hash(entries[i].address) & mask;
-    const bool is_home_between = ((i - home) & mask) < ((i - hole) & mask);
-    if (is_home_between) continue;
-    entries[hole] = entries[i];
+  const Table& table = *shard.table.load(std::memory_order_relaxed);
+  const auto get_key = [&table](std::size_t place) {
+    return table.entries[place].key.load(std::memory_order_relaxed);
+  };
+  std::size_t hole = find_place(table, address);
+  QUARRY_CHECK_EQ(get_key(hole) & kAddressMask, address);
+  // Move back every later entry of the run whose home is not behind the hole.
+  for (std::size_t i = (hole + 1) & table.mask; get_key(i) != 0; i = (i + 1) & table.mask) {
+    const std::size_t home = hash(get_key(i) & kAddressMask) & table.mask;
+    if (((i - home) & table.mask) < ((i - hole) & table.mask)) continue;
+    const Entry& moved = table.entries[i];
+    write(table.entries[hole], get_key(i), moved.block.load(std::memory_order_relaxed));
     hole = i;
   }
-  entries[hole] = Entry{};
+  table.entries[hole].key.store(0, std::memory_order_relaxed);
   --shard.count;
 }
 

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the address of a block that a user holds to the block: what free(address) asks first. One
-// for all devices, in shards with a lock each, so that threads rarely meet. Points, never owns.
+// for all devices. Lookups take no lock and write nothing; changes take one of 64 shards' locks.
+// Points, never owns.
 //
-// A result is a hint until the device's mutex is held: another thread may free the same block.
-// Look again under the mutex; entries of a device change only under it.
+// How a lookup without a lock can be right: an entry's block is written before its address is
+// published, and its address is withdrawn before its block is overwritten; a reader that sees the
+// same address before and after it read the block has read a pair. Deletions move entries, so a
+// reader may miss one on the move: a miss is looked up once more under the lock, where it is rare
+// (the caller's pointer is foreign or stale) and true. A table that was outgrown stays readable
+// until the end; the sum of all such is less than the live one.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/bytes.hpp"
@@ -19,39 +26,77 @@ namespace quarry {
 
 class PointerMap {
  public:
-  // The device of a live block, so that its mutex can be taken; -1 if there is no block.
-  DeviceId find_device(Address address) const noexcept;
-  Block* find(Address address) const noexcept;
-  // `address` is in the map no more than once; block addresses are multiples of 512. May throw
-  // std::bad_alloc, with nothing changed.
+  static constexpr DeviceId kDeviceMax = 511;
+
+  struct Found {
+    Block* block = nullptr;  // null: no live block begins at the address
+    DeviceId device = 0;
+  };
+  // Valid while the caller, or whoever has the block, does not free it.
+  Found find(Address address) const noexcept;
+
+  // `address`, a multiple of 512, is in the map no more than once. May throw std::bad_alloc, with
+  // nothing changed.
   void insert(Address address, DeviceId device, Block& block);
   void remove(Address address) noexcept;  // is in the map
 
  private:
   struct Entry {
-    Address address = 0;  // 0: empty
-    Block* block = nullptr;
-    DeviceId device = 0;
+    std::atomic<std::uint64_t> key{0};  // address | device; 0: empty
+    std::atomic<Block*> block{nullptr};
+  };
+  struct Table {
+    explicit Table(std::size_t capacity)
+        : mask(capacity - 1), entries(std::make_unique<Entry[]>(capacity)) {}
+    const std::size_t mask;  // capacity - 1, of a power of two; at most half full
+    const std::unique_ptr<Entry[]> entries;
   };
   // Open addressing with linear probing; deletion shifts entries back, so no tombstones pile up.
   struct alignas(64) Shard {
+    std::atomic<const Table*> table{nullptr};
     mutable Mutex mutex{LockRank::kPointerMap};
-    std::vector<Entry> entries QUARRY_GUARDED_BY(mutex);  // a power of two, at most half full
+    std::vector<std::unique_ptr<Table>> tables QUARRY_GUARDED_BY(mutex);  // the last is in use
     std::size_t count QUARRY_GUARDED_BY(mutex) = 0;
   };
   static constexpr std::size_t kShards = 64;
+  static constexpr Address kAddressMask = ~Address{511};
 
   static std::uint64_t hash(Address address) noexcept {
     const std::uint64_t x = (address >> 9) * 0x9e3779b97f4a7c15ull;
     return x ^ (x >> 29);
   }
-  Shard& get_shard(Address address) noexcept { return shards_[hash(address) >> 58]; }
   const Shard& get_shard(Address address) const noexcept { return shards_[hash(address) >> 58]; }
-  static std::size_t find_place(const std::vector<Entry>& entries, Address address) noexcept;
-  static void grow(std::vector<Entry>& entries);
-  const Entry find_entry(Address address) const noexcept;
+  static Found find_in(const Table& table, Address address) noexcept;
+  static std::size_t find_place(const Table& table, Address address) noexcept;
+  static void write(Entry& entry, std::uint64_t key, Block* block) noexcept;
+  static void grow(Shard& shard);
+  Found find_locked(Address address) const noexcept;
 
   std::array<Shard, kShards> shards_;
 };
+
+// Inline: on the path of every free.
+inline PointerMap::Found PointerMap::find_in(const Table& table, Address address) noexcept {
+  for (std::size_t place = hash(address) & table.mask;; place = (place + 1) & table.mask) {
+    const Entry& entry = table.entries[place];
+    const std::uint64_t key = entry.key.load(std::memory_order_acquire);
+    if (key == 0) return {};
+    if ((key & kAddressMask) != address) continue;
+    Block* const block = entry.block.load(std::memory_order_acquire);
+    if (entry.key.load(std::memory_order_relaxed) != key) return {};
+    return {block, static_cast<DeviceId>(key & ~kAddressMask)};
+  }
+}
+
+inline PointerMap::Found PointerMap::find(Address address) const noexcept {
+  if (address == 0 || (address & ~kAddressMask) != 0) [[unlikely]]
+    return {};
+  if (const Table* table = get_shard(address).table.load(std::memory_order_acquire)) [[likely]] {
+    const Found found = find_in(*table, address);
+    if (found.block != nullptr) [[likely]]
+      return found;
+  }
+  return find_locked(address);
+}
 
 }  // namespace quarry

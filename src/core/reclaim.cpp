@@ -28,6 +28,9 @@ Result<Block*> DeviceAllocator::reclaim(const Request& request) {
 
 // Null: out of memory.
 Result<Block*> DeviceAllocator::climb(const Request& request) {
+  if (empty_magazines()) {
+    if (Block* block = find_fitting(request)) return block;
+  }
   if (ask_callbacks(request)) {
     if (Block* block = search_again(request)) return block;
   }
@@ -176,6 +179,7 @@ void DeviceAllocator::take_last_rung() {
 }
 
 void DeviceAllocator::leave_last_rung() {
+  routing_.clear(RoutingReason::kLastRung);
   last_rung_owner_ = 0;
   changed_.notify_all();
 }

@@ -13,6 +13,7 @@ namespace quarry {
 Status DeviceAllocator::empty_cache() {
   Section section(*this);
   wait_for_turn();
+  empty_magazines();
   wait_for_fences();
   const DriverCode code = release_vacant_segments();
   if (code == DriverCode::kSuccess) return Status::ok();
@@ -177,6 +178,10 @@ std::vector<Segment*> DeviceAllocator::choose_oversize(const Request& request,
 std::size_t DeviceAllocator::tear_down() {
   Section section(*this);
   std::size_t live_blocks = 0;
+  empty_magazines();
+  for (ThreadMagazines* magazines : magazines_)
+    give_back_device_share(magazines);
+  magazines_.clear();
   CaptureModeBracket bracket(driver_);
   while (Segment* segment = pool_.first_segment) {
     for (Block* block = segment->first; block != nullptr; block = block->next) {

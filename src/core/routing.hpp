@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The routing word: one load that tells a call whether anything out of the ordinary holds. While
-// it is clear, calls take the short way; each reason not to is a bit. Set and cleared on slow
-// paths only.
+// The routing word: one load that tells a call whether anything out of the ordinary holds. While it
+// is clear, requests and frees may take the short way through the thread's magazines; each reason not
+// to is a bit. Set and cleared on slow paths only.
 #pragma once
 
 #include <atomic>
@@ -10,8 +10,11 @@
 namespace quarry {
 
 enum class RoutingReason : std::uint32_t {
-  kForked =
-      1u << 0,  // this is the child of a fork: no call may reach the driver or wait for a lock
+  kForked = 1u << 0,      // the child of a fork: no call may reach the driver or wait for a lock
+  kNoCache = 1u << 1,     // thread_cache:False
+  kRoundup = 1u << 2,     // sizes are not simply rounded to 512
+  kLastRung = 1u << 3,    // memory is short: every free must be seen
+  kValidating = 1u << 4,  // somebody walks over all blocks
 };
 
 class RoutingWord {
@@ -24,6 +27,10 @@ class RoutingWord {
   void set(RoutingReason reason) noexcept {
     bits_.fetch_or(static_cast<std::uint32_t>(reason), std::memory_order_relaxed);
   }
+  void clear(RoutingReason reason) noexcept {
+    bits_.fetch_and(~static_cast<std::uint32_t>(reason), std::memory_order_relaxed);
+  }
+  void set_to(RoutingReason reason, bool is_set) noexcept { is_set ? set(reason) : clear(reason); }
 
  private:
   std::atomic<std::uint32_t> bits_{0};

@@ -5,6 +5,7 @@
 // nothing refers to it; the handle is free for a new stream from the retirement on.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -27,7 +28,8 @@ struct Stream {
   StreamRef ref;
   std::uint64_t thread = 0;  // token of the thread, for a per-thread default stream; else 0
   std::uint32_t index = 0;   // small and dense, for indices by stream; reused
-  StreamLife life = StreamLife::kLive;
+  // Changes under the device's mutex; magazines read it under their own locks (magazine.hpp).
+  std::atomic<StreamLife> life{StreamLife::kLive};
   std::uint32_t references = 0;  // blocks owned, foreign uses
   Bytes cached_bytes = 0;        // of free blocks that it owns
   // Fences by age: sealed ones from the oldest to the newest, and the one not sealed yet.
@@ -35,6 +37,9 @@ struct Stream {
   Fence* newest_fence = nullptr;
   Fence* open_fence = nullptr;
 
+  bool is_live() const noexcept {
+    return life.load(std::memory_order_relaxed) == StreamLife::kLive;
+  }
   bool is_per_thread() const noexcept { return ref.handle == StreamHandle::kPerThread; }
 };
 

@@ -21,14 +21,16 @@ struct DeviceAllocator::Sums {
   std::int64_t oversize_allocations = 0, oversize_segments = 0;
   Bytes retiring_bytes = 0;
   std::size_t block_count = 0, segment_count = 0, foreign_uses = 0;
-  std::unordered_set<const Block*> free_blocks, pending_blocks;
+  std::size_t parked_found = 0;
+  std::unordered_set<const Block*> free_blocks, pending_blocks, parked_blocks;
   std::unordered_map<const Stream*, std::uint32_t> references;
   std::unordered_map<const Stream*, Bytes> cached_bytes;
 };
 
-void DeviceAllocator::validate() const {
+void DeviceAllocator::validate() {
   MutexLock lock(mutex_);
   Sums sums;
+  collect_parked(sums);
   const Segment* previous = nullptr;
   for (const Segment* segment = pool_.first_segment; segment != nullptr; segment = segment->next) {
     QUARRY_CHECK(segment->previous == previous);
@@ -42,15 +44,33 @@ void DeviceAllocator::validate() const {
   QUARRY_CHECK_EQ(sums.segment_count, segments_by_address_.size());
   QUARRY_CHECK_EQ(sums.block_count, blocks_.live_count());
   QUARRY_CHECK_EQ(sums.foreign_uses, foreign_uses_.live_count());
+  QUARRY_CHECK_EQ(sums.parked_found, sums.parked_blocks.size());
   validate_pools(sums);
   validate_fences(sums);
   validate_stats(sums);
+  routing_.clear(RoutingReason::kValidating);
 }
 
-void DeviceAllocator::validate_segment(Address address) const {
+void DeviceAllocator::validate_segment(Address address) {
   MutexLock lock(mutex_);
   Sums sums;
+  collect_parked(sums);
   if (const Segment* segment = find_segment(address)) validate_blocks(*segment, sums);
+  routing_.clear(RoutingReason::kValidating);
+}
+
+// Closes the short way, waits until no thread is in it, and notes what is parked.
+void DeviceAllocator::collect_parked(Sums& sums) {
+  routing_.set(RoutingReason::kValidating);
+  take_all_counts();
+  for (ThreadMagazines* magazines : magazines_) {
+    magazines->for_each([&sums](const Block& block) {
+      QUARRY_CHECK(block.state() == BlockState::kAllocated);
+      QUARRY_CHECK(!block.is_held.load(std::memory_order_relaxed));
+      QUARRY_CHECK(block.foreign_uses == nullptr);
+      QUARRY_CHECK(sums.parked_blocks.insert(&block).second);
+    });
+  }
 }
 
 // Blocks tile the segment, in order, and no two free neighbours could be joined.
@@ -94,15 +114,17 @@ void DeviceAllocator::validate_block(const Block& block, Sums& sums) const {
     ++sums.foreign_uses;
     ++sums.references[use->stream];
   }
-  const bool is_held = block.state() == BlockState::kAllocated;
-  QUARRY_CHECK_EQ(pointer_map_.find(block.address) == &block, is_held);
-  if (is_held) {
+  const bool is_allocated = block.state() == BlockState::kAllocated;
+  const bool is_parked = sums.parked_blocks.count(&block) > 0;
+  QUARRY_CHECK_EQ(pointer_map_.find(block.address).block == &block, is_allocated);
+  sums.parked_found += is_parked ? 1 : 0;
+  if (is_allocated && !is_parked) {
     family.allocations += 1;
     family.allocated_bytes += size;
     sums.held_requested_bytes += static_cast<std::int64_t>(block.requested_bytes);
     sums.oversize_allocations += block.is_oversize_counted ? 1 : 0;
   }
-  if (block.is_active()) {
+  if (block.is_active() && !is_parked) {
     family.active += 1;
     family.active_bytes += size;
     family.requested_bytes += static_cast<std::int64_t>(block.requested_bytes);

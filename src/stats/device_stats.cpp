@@ -47,6 +47,7 @@ constexpr ScalarMember kGauges[] = {
     {"largest_free_block", &DeviceStats::largest_free_block},
     {"pending_bytes", &DeviceStats::pending_bytes},
     {"cached_bytes", &DeviceStats::cached_bytes},
+    {"parked_bytes", &DeviceStats::parked_bytes},
     {"idle_bytes", &DeviceStats::idle_bytes},
     {"fences_outstanding", &DeviceStats::fences_outstanding},
 };
@@ -64,6 +65,13 @@ void Stat::add(std::int64_t amount) noexcept {
   current += amount;
   peak = std::max(peak, current);
   (amount > 0 ? allocated : freed) += amount > 0 ? amount : -amount;
+}
+
+void Stat::add_many(std::int64_t rises, std::int64_t falls, std::int64_t high) noexcept {
+  peak = std::max(peak, current + high);
+  current += rises - falls;
+  allocated += rises;
+  freed += falls;
 }
 
 void DeviceStats::reset_peak() noexcept {

@@ -21,6 +21,8 @@ struct Stat {
   std::int64_t freed = 0;      // sum of all falls, likewise
 
   void add(std::int64_t amount) noexcept;  // amount may be negative, or 0
+  // Many rises and falls at once, during which the sum of them was at most `high`.
+  void add_many(std::int64_t rises, std::int64_t falls, std::int64_t high) noexcept;
   void reset_peak() noexcept { peak = current; }
   void reset_accumulated() noexcept { allocated = freed = 0; }
 };
@@ -63,6 +65,7 @@ struct DeviceStats {
   std::int64_t largest_free_block = 0;  // bytes, over all streams
   std::int64_t pending_bytes = 0;       // freed by the user, still waiting for fences
   std::int64_t cached_bytes = 0;        // free blocks, over all streams
+  std::int64_t parked_bytes = 0;        // freed blocks in the magazines of threads
   std::int64_t idle_bytes = 0;          // of those, usable by any stream
   std::int64_t fences_outstanding = 0;  // events recorded and not yet seen passed
   std::int64_t fences_failed = 0;       // fence queries that the driver answered with an error

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The magazines of all threads, seen from their device: when they are made, emptied and counted.
+// What comes out of one is freed like any block, but the statistics know already that no user has
+// it.
+#include <algorithm>
+
+#include "core/device_allocator.hpp"
+
+namespace quarry {
+
+// The calling thread's magazines, made if need be; null while they are not to be used.
+ThreadMagazines* DeviceAllocator::join_thread() {
+  if (!config_.thread_cache) return nullptr;
+  ThreadMagazines* magazines = find_thread_magazines(serial_);
+  if (magazines == nullptr) {
+    magazines_.reserve(magazines_.size() + 1);
+    magazines = make_thread_magazines(serial_, routing_);
+    if (magazines != nullptr) magazines_.push_back(magazines);
+  }
+  return magazines;
+}
+
+// True if any block came out. Afterwards no thread is inside a short way that began before.
+bool DeviceAllocator::empty_magazines() {
+  bool is_any = false;
+  for (std::size_t i = 0; i < magazines_.size();) {
+    ThreadMagazines& magazines = *magazines_[i];
+    const bool has_thread_ended = magazines.has_thread_ended();
+    take_counts(magazines);
+    is_any |= free_parked(magazines.take_all());
+    if (!has_thread_ended) {
+      ++i;
+      continue;
+    }
+    give_back_device_share(&magazines);
+    magazines_[i] = magazines_.back();
+    magazines_.pop_back();
+  }
+  return is_any;
+}
+
+// `list` is linked by Block::left. True if it has blocks.
+bool DeviceAllocator::free_parked(Block* list) {
+  const bool is_any = list != nullptr;
+  while (Block* block = list) {
+    list = block->left;
+    block->left = nullptr;
+    pointer_map_.remove(block->address);
+    block->become_pending();
+    return_to_pool(*block);
+  }
+  return is_any;
+}
+
+// What a thread's magazines did since the last time becomes part of the statistics.
+void DeviceAllocator::take_counts(ThreadMagazines& magazines) {
+  const MagazineCounts counts = magazines.take_counts();
+  const auto add = [](FamilyStat& stat, const MagazineCounts::Figure& figure) {
+    std::int64_t taken = 0;
+    std::int64_t parked = 0;
+    for (int family = 0; family < 2; ++family) {
+      stat.family[static_cast<std::size_t>(family)].add_many(
+          figure.taken[family], figure.parked[family], figure.high[family]);
+      taken += figure.taken[family];
+      parked += figure.parked[family];
+    }
+    stat.all.add_many(taken, parked, figure.high_all);
+  };
+  add(stats_.allocation, counts.blocks);
+  add(stats_.active, counts.blocks);
+  add(stats_.allocated_bytes, counts.bytes);
+  add(stats_.active_bytes, counts.bytes);
+  add(stats_.requested_bytes, counts.requested);
+  held_requested_bytes_ += counts.requested.all;
+}
+
+void DeviceAllocator::take_all_counts() {
+  for (ThreadMagazines* magazines : magazines_)
+    take_counts(*magazines);
+}
+
+// After a change of settings: whether the short way is open, and nothing parked if not.
+void DeviceAllocator::update_routing() {
+  const bool is_rounded =
+      std::any_of(config_.roundup_power2_divisions.begin(), config_.roundup_power2_divisions.end(),
+                  [](std::uint32_t divisions) { return divisions != 0; });
+  routing_.set_to(RoutingReason::kNoCache, !config_.thread_cache);
+  routing_.set_to(RoutingReason::kRoundup, is_rounded);
+  if (!routing_.is_clear()) empty_magazines();
+}
+
+}  // namespace quarry

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/thread_magazines.hpp"
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+namespace quarry {
+namespace internal {
+
+constinit thread_local std::array<ThreadMagazinesSlot, kThreadSlots> thread_slots{};
+
+}  // namespace internal
+
+namespace {
+
+constinit thread_local bool is_thread_ending = false;
+
+// All that the calling thread has, also where two devices share a slot.
+struct ThreadShare {
+  std::vector<internal::ThreadMagazinesSlot> owned;
+
+  ~ThreadShare() {
+    is_thread_ending = true;
+    internal::thread_slots.fill({});
+    for (const auto& slot : owned) {
+      slot.magazines->mark_thread_ended();
+      if (slot.magazines->give_back_share()) delete slot.magazines;
+    }
+  }
+};
+
+ThreadShare& get_thread_share() {
+  static thread_local ThreadShare share;
+  return share;
+}
+
+}  // namespace
+
+std::uint64_t make_device_serial() noexcept {
+  static std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+ThreadMagazines* internal::find_thread_magazines_slowly(std::uint64_t device_serial) noexcept {
+  if (is_thread_ending) return nullptr;
+  for (const ThreadMagazinesSlot& slot : get_thread_share().owned) {
+    if (slot.device_serial != device_serial) continue;
+    thread_slots[device_serial % kThreadSlots] = slot;
+    return slot.magazines;
+  }
+  return nullptr;
+}
+
+ThreadMagazines* make_thread_magazines(std::uint64_t device_serial, const RoutingWord& routing) {
+  if (is_thread_ending) return nullptr;
+  ThreadShare& share = get_thread_share();
+  auto made = std::make_unique<ThreadMagazines>(routing);
+  share.owned.push_back({device_serial, made.get()});
+  internal::thread_slots[device_serial % internal::kThreadSlots] = share.owned.back();
+  return made.release();
+}
+
+void give_back_device_share(ThreadMagazines* magazines) noexcept {
+  if (magazines->give_back_share()) delete magazines;
+}
+
+}  // namespace quarry

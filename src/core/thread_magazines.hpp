@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which magazines are the calling thread's for a device: found through thread-local storage in two
+// loads. A ThreadMagazines is shared by its device, which empties it, and its thread, which uses
+// it; the later of the two to end deletes it. The thread's end itself touches no device: the
+// device finds the mark when it empties magazines next.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/magazine.hpp"
+
+namespace quarry {
+
+// Never the same for two devices of any allocators of this process; never 0.
+std::uint64_t make_device_serial() noexcept;
+
+namespace internal {
+
+struct ThreadMagazinesSlot {
+  std::uint64_t device_serial = 0;
+  ThreadMagazines* magazines = nullptr;
+};
+inline constexpr std::size_t kThreadSlots = 16;
+// Direct-mapped by the serial. initial-exec: no call to find it, also in a shared library.
+extern constinit thread_local std::array<ThreadMagazinesSlot, kThreadSlots> thread_slots
+    __attribute__((tls_model("initial-exec")));
+
+ThreadMagazines* find_thread_magazines_slowly(std::uint64_t device_serial) noexcept;
+
+}  // namespace internal
+
+// Null if the thread has none for this device (yet, or any more).
+inline ThreadMagazines* find_thread_magazines(std::uint64_t device_serial) noexcept {
+  const internal::ThreadMagazinesSlot& slot =
+      internal::thread_slots[device_serial % internal::kThreadSlots];
+  if (slot.device_serial == device_serial) [[likely]]
+    return slot.magazines;
+  return internal::find_thread_magazines_slowly(device_serial);
+}
+
+// Makes them; null if the thread is ending. Throws std::bad_alloc. The device then holds a share.
+ThreadMagazines* make_thread_magazines(std::uint64_t device_serial, const RoutingWord& routing);
+
+// The device's share ends: it is gone, or the thread is.
+void give_back_device_share(ThreadMagazines* magazines) noexcept;
+
+}  // namespace quarry
