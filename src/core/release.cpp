@@ -7,10 +7,14 @@
 
 #include "core/device_allocator.hpp"
 #include "core/size_policy.hpp"
+#include "core/thread_state.hpp"
 
 namespace quarry {
 
 Status DeviceAllocator::empty_cache() {
+  if (is_driver_callback_thread()) {
+    return Status(StatusCode::kBusy, "a cache cannot be emptied from a driver callback");
+  }
   Section section(*this);
   Released released;
   do {
