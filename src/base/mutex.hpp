@@ -26,8 +26,8 @@ namespace quarry {
 enum class LockRank : int {
   kProcess = 1,     // api: set-up and tear-down of the process's allocator
   kAllocator = 2,   // core: list of callbacks
-  kFreeGate = 3,    // core: the guard under which no driver free happens
-  kDevice = 4,      // core: one device's whole state
+  kDevice = 3,      // core: one device's whole state
+  kFreeGate = 4,    // core: the guard under which no driver free happens
   kPointerMap = 5,  // core: one shard of the pointer map
   kSimulator = 6,   // sim: the simulated device
 };

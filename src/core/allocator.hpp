@@ -75,11 +75,13 @@ class Allocator {
   // becomes usable by all streams when its work is done; the handle may come back as a new stream.
   // kBusy while the stream captures.
   Status retire_stream(StreamRef stream) noexcept;
-  // Retires the calling thread's per-thread default streams. For thread exit.
+  // Retires the calling thread's per-thread default streams. For thread exit; does nothing in a
+  // driver callback.
   void retire_thread_streams() noexcept;
 
   // Waits for pending frees and returns every vacant segment to the driver. A failure of the
-  // driver is returned; what could be released was.
+  // driver is returned; what could be released was. kBusy, with nothing done, in a driver callback
+  // and while the calling thread holds the free gate.
   Status empty_cache(DeviceId device);
 
   // Replaces the settings from the next request on.
@@ -93,7 +95,8 @@ class Allocator {
   Status set_limit(DeviceId device, Bytes bytes);
   Result<Bytes> get_limit(DeviceId device) const;
 
-  // A consistent copy. Asks the driver for its free memory (5 us), for external_bytes.
+  // A consistent copy. Asks the driver for its free memory (5 us), for external_bytes; from a driver
+  // callback it does not, and external_bytes is 0.
   Result<DeviceStats> get_stats(DeviceId device);
   // By stream, largest first: what each strands.
   Result<std::vector<StreamCache>> get_stream_caches(DeviceId device);

@@ -301,6 +301,7 @@ Status DeviceAllocator::retire_stream(StreamHandle handle) {
 }
 
 void DeviceAllocator::retire_thread_streams() {
+  if (is_driver_callback_thread()) return;
   Section section(*this);
   CaptureModeBracket bracket(driver_);
   for (Stream* stream : streams_.get_streams_of_thread(get_thread_token())) {

@@ -105,6 +105,14 @@ class DeviceAllocator {
     std::int64_t count = 0;
     std::int64_t bytes = 0;
   };
+  // What came of giving segments back.
+  struct Released {
+    FreeGate::Entry gate = FreeGate::Entry::kEntered;  // else nothing was tried
+    DriverCode failure = DriverCode::kSuccess;         // the driver's first
+    bool is_done() const noexcept {
+      return gate == FreeGate::Entry::kEntered && failure == DriverCode::kSuccess;
+    }
+  };
   static constexpr Bytes kDefaultAlignment = 512;
 
   // Holds the mutex; after releasing it, logs what was noted meanwhile.
@@ -147,6 +155,8 @@ class DeviceAllocator {
   Result<Block*> reclaim(const Request& request) QUARRY_REQUIRES(mutex_);
   Result<Block*> climb(const Request& request) QUARRY_REQUIRES(mutex_);
   Result<Block*> climb_last_rung(const Request& request) QUARRY_REQUIRES(mutex_);
+  Result<Block*> wait_and_release(const Request& request, FreeGate::Entry* gate)
+      QUARRY_REQUIRES(mutex_);
   Block* search_again(const Request& request) QUARRY_REQUIRES(mutex_);
   bool ask_callbacks(const Request& request) QUARRY_REQUIRES(mutex_);
   Result<Block*> grow(const Request& request) QUARRY_REQUIRES(mutex_);
@@ -165,8 +175,9 @@ class DeviceAllocator {
 
   // --- release.cpp: giving segments back
   // ---------------------------------------------------------
-  DriverCode release_vacant_segments() QUARRY_REQUIRES(mutex_);
-  DriverCode release_segments(const std::vector<Segment*>& segments) QUARRY_REQUIRES(mutex_);
+  Released release_vacant_segments() QUARRY_REQUIRES(mutex_);
+  Released release_segments(const std::vector<Segment*>& segments) QUARRY_REQUIRES(mutex_);
+  void wait_for_gate() QUARRY_REQUIRES(mutex_);
   std::vector<Segment*> choose_garbage(Bytes target_bytes) const QUARRY_REQUIRES(mutex_);
   std::vector<Segment*> choose_oversize(const Request& request, bool* is_enough) const
       QUARRY_REQUIRES(mutex_);

@@ -6,11 +6,13 @@
 
 #include "core/device_allocator.hpp"
 #include "core/size_policy.hpp"
+#include "core/thread_state.hpp"
 
 namespace quarry {
 
 DeviceStats DeviceAllocator::get_stats() {
-  const auto info = driver_.get_memory_info(device_);
+  DriverResult<MemoryInfo> info = DriverCode::kNotPermitted;
+  if (!is_driver_callback_thread()) info = driver_.get_memory_info(device_);
   Section section(*this);
   take_all_counts();
   DeviceStats stats = stats_;

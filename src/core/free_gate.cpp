@@ -7,11 +7,15 @@
 
 namespace quarry {
 
+bool FreeGate::holds(std::uint64_t thread) const {
+  return std::find(holders_.begin(), holders_.end(), thread) != holders_.end();
+}
+
 void FreeGate::lock() {
   const std::uint64_t self = get_thread_token();
   MutexLock lock(mutex_);
   // A thread that holds it already has kept frees out; waiting again could only deadlock.
-  if (std::find(holders_.begin(), holders_.end(), self) == holders_.end()) {
+  if (!holds(self)) {
     while (frees_under_way_ > 0)
       changed_.wait(mutex_);
   }
@@ -30,17 +34,32 @@ bool FreeGate::unlock() {
 bool FreeGate::is_held_by_this_thread() const {
   const std::uint64_t self = get_thread_token();
   MutexLock lock(mutex_);
-  return std::find(holders_.begin(), holders_.end(), self) != holders_.end();
+  return holds(self);
 }
 
 bool FreeGate::enter() {
   const std::uint64_t self = get_thread_token();
   MutexLock lock(mutex_);
-  if (std::find(holders_.begin(), holders_.end(), self) != holders_.end()) return false;
+  if (holds(self)) return false;
   while (!holders_.empty())
     changed_.wait(mutex_);
   ++frees_under_way_;
   return true;
+}
+
+FreeGate::Entry FreeGate::try_enter() {
+  const std::uint64_t self = get_thread_token();
+  MutexLock lock(mutex_);
+  if (holds(self)) return Entry::kHeldByThisThread;
+  if (!holders_.empty()) return Entry::kHeldByOthers;
+  ++frees_under_way_;
+  return Entry::kEntered;
+}
+
+void FreeGate::wait_until_open() {
+  MutexLock lock(mutex_);
+  while (!holders_.empty())
+    changed_.wait(mutex_);
 }
 
 void FreeGate::leave() {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A guard of the user's under which no driver free happens. A driver free waits for the devices,
 // so one that begins between two launches of a collective can deadlock them (each launch waits for
-// the other). Callers hold the gate around such launches; the allocator passes through it, with no
-// other lock held, before it frees.
+// the other). Callers hold the gate around such launches; the allocator passes through it before
+// it frees. Its own mutex is held for moments only. Waiting for the gate is another matter: the
+// holder may need whatever the waiting thread has, so a thread waits with nothing in its hands.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +28,20 @@ class FreeGate {
   [[nodiscard]] bool enter();
   void leave();
 
+  enum class Entry {
+    kEntered,           // call leave()
+    kHeldByThisThread,  // nothing may be freed now
+    kHeldByOthers,      // ask again after wait_until_open
+  };
+  // As enter, but never waits.
+  [[nodiscard]] Entry try_enter();
+  // Returns when nobody holds the gate; the next moment somebody may. Not for a holder, and with
+  // no lock held.
+  void wait_until_open();
+
  private:
+  bool holds(std::uint64_t thread) const QUARRY_REQUIRES(mutex_);
+
   mutable Mutex mutex_{LockRank::kFreeGate};
   std::condition_variable_any changed_;
   std::vector<std::uint64_t> holders_ QUARRY_GUARDED_BY(mutex_);  // thread tokens, once a hold

@@ -45,21 +45,39 @@ Result<Block*> DeviceAllocator::climb(const Request& request) {
     grown = grow(request);
     if (!grown.is_ok() || grown.value() != nullptr) return grown;
   }
-  take_last_rung();
-  Result<Block*> last = climb_last_rung(request);
-  leave_last_rung();
-  return last;
+  return climb_last_rung(request);
 }
 
 Result<Block*> DeviceAllocator::climb_last_rung(const Request& request) {
-  if (Block* block = search_again(request)) return block;
-  ++stats_.num_alloc_retries;
+  take_last_rung();
+  Block* const found = search_again(request);
+  Result<Block*> result = found;
+  if (found == nullptr) {
+    ++stats_.num_alloc_retries;
+    auto gate = FreeGate::Entry::kEntered;
+    result = wait_and_release(request, &gate);
+    while (gate == FreeGate::Entry::kHeldByOthers) {
+      leave_last_rung();
+      wait_for_gate();
+      take_last_rung();
+      result = wait_and_release(request, &gate);
+    }
+  }
+  leave_last_rung();
+  return result;
+}
+
+// Null with *gate kHeldByOthers: not decided yet.
+Result<Block*> DeviceAllocator::wait_and_release(const Request& request, FreeGate::Entry* gate) {
+  *gate = FreeGate::Entry::kEntered;
   wait_for_fences();
   if (Block* block = search_again(request)) return block;
-  const DriverCode released = release_vacant_segments();
-  if (released != DriverCode::kSuccess && released != DriverCode::kNotPermitted) {
+  const Released released = release_vacant_segments();
+  *gate = released.gate;
+  if (released.gate == FreeGate::Entry::kHeldByOthers) return nullptr;
+  if (released.failure != DriverCode::kSuccess) {
     note("event=release_failed device=" + std::to_string(device_) + " code=\"" +
-         describe(released) + "\" effect=\"the segment stays cached\"");
+         describe(released.failure) + "\" effect=\"the segment stays cached\"");
   }
   if (Block* block = search_again(request)) return block;
   Result<Block*> grown = grow(request);
@@ -141,7 +159,7 @@ bool DeviceAllocator::release_oversize(const Request& request) {
   wait_for_turn();
   bool is_enough = false;
   const std::vector<Segment*> chosen = choose_oversize(request, &is_enough);
-  return release_segments(chosen) == DriverCode::kSuccess && is_enough;
+  return release_segments(chosen).is_done() && is_enough;
 }
 
 void DeviceAllocator::wait_for_fences() {

@@ -1,31 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// Giving segments back to the driver: which ones, and how without the mutex. A segment is detached
-// (its blocks leave the index and retire), the driver is called unlocked behind the user's free
-// gate, and only then is it accounted: erased, or attached again if the driver or the gate
-// refused.
+// Giving segments back to the driver: which ones, and how without the mutex. First the user's free
+// gate is passed; where it is shut, everything stays in the cache, of use to whoever holds the
+// gate. Then a segment is detached (its blocks leave the index and retire), the driver is called
+// unlocked, and only then is it accounted: erased, or attached again if the driver refused.
 #include <algorithm>
 
 #include "core/device_allocator.hpp"
 #include "core/size_policy.hpp"
+#include "core/thread_state.hpp"
 
 namespace quarry {
 
 Status DeviceAllocator::empty_cache() {
+  if (is_driver_callback_thread()) {
+    return Status(StatusCode::kBusy, "a cache cannot be emptied from a driver callback");
+  }
   Section section(*this);
-  wait_for_turn();
-  empty_magazines();
-  wait_for_fences();
-  const DriverCode code = release_vacant_segments();
-  if (code == DriverCode::kSuccess) return Status::ok();
-  if (code == DriverCode::kNotPermitted) {
+  Released released;
+  do {
+    if (released.gate == FreeGate::Entry::kHeldByOthers) wait_for_gate();
+    wait_for_turn();
+    empty_magazines();
+    wait_for_fences();
+    released = release_vacant_segments();
+  } while (released.gate == FreeGate::Entry::kHeldByOthers);
+  if (released.is_done()) return Status::ok();
+  if (released.gate == FreeGate::Entry::kHeldByThisThread) {
     return Status(StatusCode::kBusy,
                   "the calling thread holds the driver-free guard, so nothing was released");
   }
-  return Status(StatusCode::kDriverError,
-                "the driver refused to free a segment, which stays cached: " + describe(code));
+  return Status(
+      StatusCode::kDriverError,
+      "the driver refused to free a segment, which stays cached: " + describe(released.failure));
 }
 
-DriverCode DeviceAllocator::release_vacant_segments() {
+DeviceAllocator::Released DeviceAllocator::release_vacant_segments() {
   std::vector<Segment*> vacant;
   for (Segment* segment = pool_.first_segment; segment != nullptr; segment = segment->next) {
     if (segment->is_vacant() && !segment->is_detached) vacant.push_back(segment);
@@ -33,33 +42,41 @@ DriverCode DeviceAllocator::release_vacant_segments() {
   return release_segments(vacant);
 }
 
-// The first failure of the driver; kNotPermitted if the calling thread holds the free gate, or is
-// the driver's own. Successes are erased, failures stay cached.
-DriverCode DeviceAllocator::release_segments(const std::vector<Segment*>& segments) {
-  if (segments.empty()) return DriverCode::kSuccess;
+// Segments that the driver took are erased, the others stay cached. Never waits for the gate.
+DeviceAllocator::Released DeviceAllocator::release_segments(
+    const std::vector<Segment*>& segments) {
+  Released released;
+  if (segments.empty()) return released;
+  released.gate = free_gate_.try_enter();
+  if (released.gate != FreeGate::Entry::kEntered) return released;
   for (Segment* segment : segments)
     detach(*segment);
   const auto codes = run_unlocked([this, &segments] {
-    std::vector<DriverCode> results(segments.size(), DriverCode::kNotPermitted);
-    if (!free_gate_.enter()) return results;
+    std::vector<DriverCode> results(segments.size());
     CaptureModeBracket bracket(driver_);
-    for (std::size_t i = 0; i < segments.size(); ++i) {
+    for (std::size_t i = 0; i < segments.size(); ++i)
       results[i] = driver_.free(device_, segments[i]->address);
-    }
     free_gate_.leave();
     return results;
   });
-  DriverCode first_failure = DriverCode::kSuccess;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     if (codes[i] == DriverCode::kSuccess) {
       erase_segment(*segments[i]);
       continue;
     }
     attach_again(*segments[i]);
-    if (codes[i] != DriverCode::kNotPermitted) ++stats_.driver_free_failures;
-    if (first_failure == DriverCode::kSuccess) first_failure = codes[i];
+    ++stats_.driver_free_failures;
+    if (released.failure == DriverCode::kSuccess) released.failure = codes[i];
   }
-  return first_failure;
+  return released;
+}
+
+// With nothing in hand that the gate's holder could need: neither the mutex, nor the last rung,
+// nor detached segments.
+void DeviceAllocator::wait_for_gate() QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  mutex_.unlock();
+  free_gate_.wait_until_open();
+  mutex_.lock();
 }
 
 void DeviceAllocator::detach(Segment& segment) {

@@ -2,6 +2,8 @@
 // Thousands separators, and amounts with units.
 #include "tools/number_text.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <charconv>
 #include <system_error>
@@ -28,9 +30,12 @@ constexpr std::array<Unit, 10> kUnits = {{{"", 1},
 }  // namespace
 
 std::string format_count(std::uint64_t n) {
-  std::string text = std::to_string(n);
-  for (std::size_t end = text.size(); end > 3; end -= 3)
-    text.insert(end - 3, ",");
+  const std::string digits = std::to_string(n);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i != 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
   return text;
 }
 
@@ -45,9 +50,9 @@ Result<Bytes> parse_byte_size(std::string_view text) {
     if (number <= kUnlimited / unit.bytes) return number * unit.bytes;
   }
   return Status(StatusCode::kInvalidArgument,
-                "\"" + std::string(text) +
-                    "\" is not an amount of memory; write 85899345920, 80GiB or 80GB (units: B, "
-                    "KiB, MiB, GiB, TiB, kB, MB, GB, TB)");
+                fmt::format("\"{}\" is not an amount of memory; write 85899345920, 80GiB or 80GB "
+                            "(units: B, KiB, MiB, GiB, TiB, kB, MB, GB, TB)",
+                            text));
 }
 
 }  // namespace quarry::tools

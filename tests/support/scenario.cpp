@@ -63,6 +63,21 @@ StatusCode Scenario::free(Address address) {
   return code;
 }
 
+StatusCode Scenario::free_on_stream(Address address, StreamHandle stream) {
+  if (const auto found = live_.find(address); found != live_.end()) {
+    const Live& live = found->second;
+    const StreamRef next = resolve({live.stream.device, stream});
+    static_cast<void>(sim_->user_orders(live.stream, next));
+    for (StreamHandle recorded : live.recorded)
+      static_cast<void>(sim_->user_orders({next.device, recorded}, next));
+    sim_->end_lifetime(live.lifetime);
+    live_.erase(found);
+  }
+  const StatusCode code = keep(allocator_->free_on_stream(address, stream)).code();
+  allocator_->validate_segment(address);
+  return code;
+}
+
 StatusCode Scenario::record(Address address, StreamHandle stream) {
   if (const auto found = live_.find(address); found != live_.end()) {
     Live& live = found->second;

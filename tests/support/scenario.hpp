@@ -51,6 +51,9 @@ class Scenario {
   }
   // Uses the block on its stream and every recorded stream once more, then frees it.
   StatusCode free(Address address);
+  // The user orders `stream` (of the block's device) after every stream that used the block, then
+  // frees the block onto it.
+  StatusCode free_on_stream(Address address, StreamHandle stream);
   // The user orders `stream` (of the block's device) after the block's stream, records and uses it
   // there.
   StatusCode record(Address address, StreamHandle stream);

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/pointer_map.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+namespace quarry {
+namespace {
+
+TEST(PointerMapTest, AnUnknownAddressIsNoBlockOfNoDevice) {
+  const PointerMap map;
+  EXPECT_EQ(map.find(0x7f0000000000), nullptr);
+  EXPECT_EQ(map.find_device(0x7f0000000000), -1);
+}
+
+TEST(PointerMapTest, ABlockIsFoundWithItsDeviceUntilItIsRemoved) {
+  PointerMap map;
+  Block block;
+  map.insert(0x200, 3, block);
+  EXPECT_EQ(map.find(0x200), &block);
+  EXPECT_EQ(map.find_device(0x200), 3);
+  EXPECT_EQ(map.find(0x400), nullptr);
+  map.remove(0x200);
+  EXPECT_EQ(map.find(0x200), nullptr);
+  EXPECT_EQ(map.find_device(0x200), -1);
+  map.insert(0x200, 1, block);
+  EXPECT_EQ(map.find_device(0x200), 1);
+}
+
+TEST(PointerMapTest, AnInteriorAddressIsNotFound) {
+  PointerMap map;
+  Block block;
+  map.insert(0x10000, 0, block);
+  EXPECT_EQ(map.find(0x10001), nullptr);
+  EXPECT_EQ(map.find(0x10100), nullptr);
+}
+
+TEST(PointerMapDeathTest, WrongInsertsAndRemovesEndTheProcess) {
+  PointerMap map;
+  Block block;
+  map.insert(0x200, 0, block);
+  EXPECT_DEATH(map.insert(0x200, 0, block), "invariant does not hold");
+  map.insert(0x400, 0, block);
+  map.remove(0x400);
+  EXPECT_DEATH(map.remove(0x400), "invariant does not hold");
+}
+
+// A small key space keeps the shards at their least size and the runs long, so that removals close
+// holes in runs that wrap around the end of the table again and again.
+TEST(PointerMapTest, RandomOperationsEqualAHashMapWhateverTheRuns) {
+  for (const Address keys : {Address{300}, Address{2000}, Address{50000}}) {
+    std::mt19937_64 random(keys);
+    PointerMap map;
+    std::vector<Block> blocks(keys);
+    std::unordered_map<Address, Block*> model;
+    for (int step = 0; step < 60000; ++step) {
+      const Address key = random() % keys;
+      const Address address = (key + 1) * 512;
+      if (model.count(address) == 0) {
+        map.insert(address, static_cast<DeviceId>(key % 8), blocks[key]);
+        model[address] = &blocks[key];
+      } else {
+        map.remove(address);
+        model.erase(address);
+      }
+      const Address probe = (random() % keys + 1) * 512;
+      const auto expected = model.find(probe);
+      ASSERT_EQ(map.find(probe), expected == model.end() ? nullptr : expected->second);
+    }
+    for (Address key = 0; key < keys; ++key) {
+      const Address address = (key + 1) * 512;
+      const bool is_in = model.count(address) > 0;
+      ASSERT_EQ(map.find(address), is_in ? &blocks[key] : nullptr);
+      ASSERT_EQ(map.find_device(address), is_in ? static_cast<DeviceId>(key % 8) : -1);
+    }
+  }
+}
+
+// Every removal order of a handful of neighbours, at tables that are as full as they get.
+TEST(PointerMapTest, RemovalInAnyOrderLosesNoOther) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 200; ++round) {
+    PointerMap map;
+    std::vector<Block> blocks(500);
+    std::vector<std::size_t> order(blocks.size());
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      order[i] = i;
+      map.insert((i + 1) * 2_MiB, 0, blocks[i]);
+    }
+    std::shuffle(order.begin(), order.end(), random);
+    for (std::size_t removed = 0; removed < order.size(); ++removed) {
+      map.remove((order[removed] + 1) * 2_MiB);
+      if (removed % 97 != 0) continue;
+      for (std::size_t i = 0; i < order.size(); ++i) {
+        ASSERT_EQ(map.find((order[i] + 1) * 2_MiB), i > removed ? &blocks[order[i]] : nullptr);
+      }
+    }
+  }
+}
+
+TEST(PointerMapTest, ThreadsOnDifferentBlocksDoNotDisturbEachOther) {
+  PointerMap map;
+  const auto work = [&map](Address first) {
+    std::vector<Block> blocks(200);
+    for (int round = 0; round < 50; ++round) {
+      for (Address i = 0; i < blocks.size(); ++i)
+        map.insert(first + i * 512, 0, blocks[i]);
+      for (Address i = 0; i < blocks.size(); ++i) {
+        ASSERT_EQ(map.find(first + i * 512), &blocks[i]);
+        map.remove(first + i * 512);
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (Address i = 1; i <= 4; ++i)
+    threads.emplace_back(work, i * 1_GiB);
+  for (std::thread& thread : threads)
+    thread.join();
+}
+
+}  // namespace
+}  // namespace quarry
