@@ -16,7 +16,11 @@ DeviceAllocator::Section::Section(DeviceAllocator& device) : device_(device) {
 }
 
 DeviceAllocator::Section::~Section() {
-  std::vector<std::string> notices = std::exchange(device_.notices_, {});
+  if (device_.notices_.empty()) [[likely]] {
+    device_.mutex_.unlock();
+    return;
+  }
+  const std::vector<std::string> notices = std::exchange(device_.notices_, {});
   device_.mutex_.unlock();
   for (const std::string& line : notices)
     log_warning(line);

@@ -25,7 +25,7 @@ ThreadMagazines::Magazine* ThreadMagazines::find(Set& set, Bytes size,
 
 Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle, Block** evicted) noexcept {
   const Bytes size = round_up(bytes, kMinBlock);
-  const Lock lock(*this);
+  const SpinLockHold hold(lock_);
   if (!routing_.is_clear()) return nullptr;
   Set& set = get_set(size, handle);
   Magazine* const magazine = find(set, size, handle);
@@ -43,6 +43,7 @@ Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle, Block** evict
   const auto block_bytes = static_cast<std::int64_t>(block.size);
   parked_bytes_ -= block_bytes;
   const int family = static_cast<int>(block.segment->family);
+  has_counts_ = true;
   counts_.blocks.take(family, 1);
   counts_.bytes.take(family, block_bytes);
   counts_.requested.take(family, static_cast<std::int64_t>(bytes));
@@ -55,7 +56,7 @@ bool ThreadMagazines::try_park(Block& block, std::uint64_t thread_token) noexcep
   if (owner.is_per_thread() && owner.thread != thread_token) return false;
   const Bytes size = round_up(block.requested_bytes, kMinBlock);
   const auto block_bytes = static_cast<std::int64_t>(block.size);
-  const Lock lock(*this);
+  const SpinLockHold hold(lock_);
   if (!routing_.is_clear() || !owner.is_live()) return false;
   Magazine* const magazine = find(get_set(size, owner.ref.handle), size, owner.ref.handle);
   if (magazine == nullptr || magazine->requests < kRequestsToPark) return false;
@@ -66,6 +67,7 @@ bool ThreadMagazines::try_park(Block& block, std::uint64_t thread_token) noexcep
 
   parked_bytes_ += block_bytes;
   const int family = static_cast<int>(block.segment->family);
+  has_counts_ = true;
   counts_.blocks.park(family, 1);
   counts_.bytes.park(family, block_bytes);
   counts_.requested.park(family, static_cast<std::int64_t>(block.requested_bytes));
@@ -102,7 +104,7 @@ void ThreadMagazines::empty(Magazine& magazine, Block** list) noexcept {
 }
 
 Block* ThreadMagazines::take_all() noexcept {
-  const Lock lock(*this);
+  const SpinLockHold hold(lock_);
   Block* list = nullptr;
   for (Set& set : sets_) {
     for (Magazine& magazine : set)
@@ -111,13 +113,16 @@ Block* ThreadMagazines::take_all() noexcept {
   return list;
 }
 
-MagazineCounts ThreadMagazines::take_counts() noexcept {
-  const Lock lock(*this);
-  return std::exchange(counts_, MagazineCounts{});
+bool ThreadMagazines::take_counts(MagazineCounts& counts) noexcept {
+  const SpinLockHold hold(lock_);
+  if (!has_counts_) return false;
+  counts = std::exchange(counts_, MagazineCounts{});
+  has_counts_ = false;
+  return true;
 }
 
 Bytes ThreadMagazines::get_parked_bytes() noexcept {
-  const Lock lock(*this);
+  const SpinLockHold hold(lock_);
   return static_cast<Bytes>(parked_bytes_);
 }
 

@@ -20,6 +20,7 @@
 #include <cstdint>
 
 #include "base/bytes.hpp"
+#include "base/mutex.hpp"
 #include "core/block.hpp"
 #include "core/routing.hpp"
 #include "driver/driver_types.hpp"
@@ -68,8 +69,8 @@ class alignas(64) ThreadMagazines {
 
   // Takes everything out, linked by Block::left; null if empty. The device's mutex is held.
   Block* take_all() noexcept;
-  // The figures since the last call.
-  MagazineCounts take_counts() noexcept;
+  // Moves the figures since the last call to `counts`; false if there are none.
+  bool take_counts(MagazineCounts& counts) noexcept;
   Bytes get_parked_bytes() noexcept;
 
   // Two share it, its device and its thread; true for the last to give its share back.
@@ -98,44 +99,27 @@ class alignas(64) ThreadMagazines {
   static constexpr std::int64_t kThreadBytesMax = 256 << 20;  // of all of a thread's
   static constexpr std::uint16_t kRequestsToPark = 2;
 
-  // A test-and-set lock: held for some ten instructions, contended only while a set is emptied.
-  class Lock;
-
   using Set = std::array<Magazine, kWays>;
-  Set& get_set(Bytes size, StreamHandle handle) noexcept;
+  Set& get_set(Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_);
   static Magazine* find(Set& set, Bytes size, StreamHandle handle) noexcept;
-  void remember(Set& set, Bytes size, StreamHandle handle, Block** evicted) noexcept;
-  void empty(Magazine& magazine, Block** list) noexcept;
+  void remember(Set& set, Bytes size, StreamHandle handle, Block** evicted) noexcept
+      QUARRY_REQUIRES(lock_);
+  void empty(Magazine& magazine, Block** list) noexcept QUARRY_REQUIRES(lock_);
 
   const RoutingWord& routing_;
-  std::atomic<bool> is_locked_{false};
+  SpinLock lock_;
   std::atomic<bool> has_thread_ended_{false};
   std::atomic<int> shares_{2};
-  std::uint32_t clock_ = 0;
-  std::int64_t parked_bytes_ = 0;
-  MagazineCounts counts_;
-  std::array<Set, kSets> sets_;
-};
-
-class ThreadMagazines::Lock {
- public:
-  explicit Lock(ThreadMagazines& magazines) noexcept : magazines_(magazines) {
-    while (magazines_.is_locked_.exchange(true, std::memory_order_acquire)) {
-      while (magazines_.is_locked_.load(std::memory_order_relaxed)) {
-      }
-    }
-  }
-  ~Lock() { magazines_.is_locked_.store(false, std::memory_order_release); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-
- private:
-  ThreadMagazines& magazines_;
+  std::uint32_t clock_ QUARRY_GUARDED_BY(lock_) = 0;
+  std::int64_t parked_bytes_ QUARRY_GUARDED_BY(lock_) = 0;
+  MagazineCounts counts_ QUARRY_GUARDED_BY(lock_);
+  bool has_counts_ QUARRY_GUARDED_BY(lock_) = false;
+  std::array<Set, kSets> sets_ QUARRY_GUARDED_BY(lock_);
 };
 
 template <class Visit>
 void ThreadMagazines::for_each(Visit visit) noexcept {
-  const Lock lock(*this);
+  const SpinLockHold hold(lock_);
   for (const Set& set : sets_) {
     for (const Magazine& magazine : set) {
       for (const Block* block = magazine.top; block != nullptr; block = block->left)

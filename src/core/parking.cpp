@@ -54,7 +54,8 @@ bool DeviceAllocator::free_parked(Block* list) {
 
 // What a thread's magazines did since the last time becomes part of the statistics.
 void DeviceAllocator::take_counts(ThreadMagazines& magazines) {
-  const MagazineCounts counts = magazines.take_counts();
+  MagazineCounts counts;
+  if (!magazines.take_counts(counts)) return;
   const auto add = [](FamilyStat& stat, const MagazineCounts::Figure& figure) {
     std::int64_t taken = 0;
     std::int64_t parked = 0;

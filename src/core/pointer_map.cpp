@@ -37,7 +37,7 @@ void PointerMap::grow(Shard& shard) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
 
 PointerMap::Found PointerMap::find_locked(Address address) const noexcept {
   const Shard& shard = get_shard(address);
-  MutexLock lock(shard.mutex);
+  const SpinLockHold hold(shard.lock);
   const Table* const table = shard.table.load(std::memory_order_relaxed);
   return table == nullptr ? Found{} : find_in(*table, address);
 }
@@ -45,7 +45,7 @@ PointerMap::Found PointerMap::find_locked(Address address) const noexcept {
 void PointerMap::insert(Address address, DeviceId device, Block& block) {
   QUARRY_ASSERT(address != 0 && device >= 0 && device <= kDeviceMax);
   Shard& shard = shards_[hash(address) >> 58];
-  MutexLock lock(shard.mutex);
+  const SpinLockHold hold(shard.lock);
   const Table* table = shard.table.load(std::memory_order_relaxed);
   if (table == nullptr || (shard.count + 1) * 2 > table->mask + 1) {
     grow(shard);
@@ -59,7 +59,7 @@ void PointerMap::insert(Address address, DeviceId device, Block& block) {
 
 void PointerMap::remove(Address address) noexcept {
   Shard& shard = shards_[hash(address) >> 58];
-  MutexLock lock(shard.mutex);
+  const SpinLockHold hold(shard.lock);
   const Table& table = *shard.table.load(std::memory_order_relaxed);
   const auto get_key = [&table](std::size_t place) {
     return table.entries[place].key.load(std::memory_order_relaxed);

@@ -54,9 +54,9 @@ class PointerMap {
   // Open addressing with linear probing; deletion shifts entries back, so no tombstones pile up.
   struct alignas(64) Shard {
     std::atomic<const Table*> table{nullptr};
-    mutable Mutex mutex{LockRank::kPointerMap};
-    std::vector<std::unique_ptr<Table>> tables QUARRY_GUARDED_BY(mutex);  // the last is in use
-    std::size_t count QUARRY_GUARDED_BY(mutex) = 0;
+    mutable SpinLock lock;
+    std::vector<std::unique_ptr<Table>> tables QUARRY_GUARDED_BY(lock);  // the last is in use
+    std::size_t count QUARRY_GUARDED_BY(lock) = 0;
   };
   static constexpr std::size_t kShards = 64;
   static constexpr Address kAddressMask = ~Address{511};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The routing word: one load that tells a call whether anything out of the ordinary holds. While it
-// is clear, requests and frees may take the short way through the thread's magazines; each reason not
-// to is a bit. Set and cleared on slow paths only.
+// The routing word: one load that tells a call whether anything out of the ordinary holds. While
+// it is clear, requests and frees may take the short way through the thread's magazines; each
+// reason not to is a bit. Set and cleared on slow paths only.
 #pragma once
 
 #include <atomic>
