@@ -269,7 +269,8 @@ void DeviceAllocator::retire_thread_streams() {
   }
 }
 
-// The stream's memory becomes anyone's.
+// The stream's memory becomes anyone's. Takes over the reference that keeps the record alive while
+// its last blocks change hands.
 void DeviceAllocator::adopt_as_idle(Stream& drained) {
   for (const StatFamily family : {StatFamily::kSmall, StatFamily::kLarge}) {
     BlockPool& pool = pool_.get_blocks(family);
@@ -281,7 +282,7 @@ void DeviceAllocator::adopt_as_idle(Stream& drained) {
     }
     apply(change, family);
   }
-  streams_.drop_if_unused(drained);
+  release_reference(drained);
 }
 
 void DeviceAllocator::set_owner(Block& block, Stream& owner) {

@@ -147,6 +147,7 @@ void Fences::collect(std::vector<Block*>& done, std::vector<Stream*>& drained) {
     waiting_streams_.pop_back();
     if (stream.life == StreamLife::kRetired) {
       stream.life = StreamLife::kDrained;
+      ++stream.references;
       drained.push_back(&stream);
     }
   }
