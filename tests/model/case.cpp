@@ -70,6 +70,7 @@ std::string format(const Case& experiment) {
   const CaseOptions usual;
   std::string text = "Case{.options = {";
   append_field(text, Field{"device_count", options.device_count}, Field{"", usual.device_count});
+  append_field(text, Field{"threads", options.threads}, Field{"", usual.threads});
   append_field(text, Field{"made_streams", options.made_streams}, Field{"", usual.made_streams});
   append_field(text, Field{"physical_bytes", options.physical_bytes},
                Field{"", usual.physical_bytes});

@@ -23,6 +23,8 @@ enum class Mutant {
 
 struct CaseOptions {
   int device_count = 1;
+  // That make calls; each has default streams of its own.
+  int threads = 3;
   // Streams that the user makes on each device, besides the legacy one and one a thread. 0: the
   // legacy stream is the only one that is ever used.
   int made_streams = 3;

@@ -52,7 +52,8 @@ int Generator::find_slot(bool is_taken) {
 }
 
 Caller Generator::make_caller() {
-  if (repertoire_ == Repertoire::kOneThread || !entropy_.chance(15)) return Caller::kMain;
+  if (!entropy_.chance(15)) return Caller::kMain;
+  if (repertoire_ == Repertoire::kOneThread) return Caller::kDriverCallback;
   return entropy_.pick({Caller::kSecond, Caller::kThird, Caller::kDriverCallback});
 }
 
@@ -158,7 +159,7 @@ Operation Generator::make_setting() {
   if (kind < 68) {
     return SetExternal{any_device(), entropy_.chance(60) ? 0 : entropy_.below(half)};
   }
-  if (kind < 78 && repertoire_ != Repertoire::kOneThread) return HoldGate{entropy_.chance(40)};
+  if (kind < 78) return HoldGate{entropy_.chance(40)};
   if (kind < 86) {
     return OfferSlot{entropy_.chance(50) ? -1 : static_cast<int>(entropy_.below(kSlots))};
   }
@@ -170,7 +171,7 @@ Operation Generator::next() {
   const std::uint64_t kind = entropy_.below(1000);
   if (kind < 720) return make_block_operation();
   if (kind < 920) return make_stream_operation();
-  if (kind < 960 && repertoire_ != Repertoire::kOneThread) return make_capture_operation();
+  if (kind < 960) return make_capture_operation();
   return make_setting();
 }
 
@@ -179,6 +180,7 @@ Operation Generator::next() {
 Case generate_case(Entropy& entropy, std::size_t count, Repertoire repertoire) {
   Case made;
   made.options.device_count = entropy.pick({1, 1, 1, 2});
+  made.options.threads = repertoire == Repertoire::kOneThread ? 1 : 3;
   made.options.made_streams = entropy.pick({0, 1, 3, 3, 5});
   made.options.physical_bytes = entropy.pick({64_MiB, 128_MiB, 256_MiB, 1_GiB});
   made.options.reuse_addresses = entropy.chance(70);

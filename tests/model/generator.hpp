@@ -14,7 +14,7 @@ namespace quarry::model {
 // What the operations may be.
 enum class Repertoire {
   kEverything,
-  kOneThread,  // no other threads, no driver callbacks, no captures, no gate
+  kOneThread,  // nothing that needs another one
 };
 
 // At most `count` operations; fewer when the entropy is used up.

@@ -292,6 +292,10 @@ using Operation =
                  BeginCapture, EndCapture, EmptyCache, Configure, SetLimit, SetFraction,
                  SetExternal, HoldGate, OfferSlot, ResetStats, Quiesce>;
 
+inline void perform(const Operation& operation, State& state) {
+  std::visit([&state](const auto& op) { op.perform(state); }, operation);
+}
+
 // "Allocate{.slot = 3, .stream = 1, ...}": C++ that makes the operation again.
 std::string format(const Operation& operation);
 

@@ -20,7 +20,7 @@ void end_capture(State& state, UserStream& stream) {
   const auto graph = state.call_as(thread, [&] { return state.sim().end_capture(stream.ref); });
   if (graph.is_ok()) {
     static_cast<void>(state.sim().destroy_graph(graph.value));
-  } else if (!state.are_faults_possible) {
+  } else if (!state.may_captures_be_lost) {
     state.fail("a capture was lost: " + quarry::describe(graph.code));
   }
 }
@@ -110,7 +110,8 @@ void RetireThread::perform(State& state) const {
 void BeginCapture::perform(State& state) const {
   UserStream& on = state.stream(stream);
   if (on.capturing_thread || on.handle == StreamHandle::kLegacy) return;
-  const Caller as = caller == Caller::kDriverCallback ? Caller::kMain : caller;
+  const Caller as =
+      caller == Caller::kDriverCallback ? Caller::kMain : state.choose_caller(caller);
   const DriverCode code =
       state.call_as(as, [&] { return state.sim().begin_capture(on.ref, mode); });
   if (code != DriverCode::kSuccess) state.fail("begin_capture: " + quarry::describe(code));
@@ -216,8 +217,9 @@ void Quiesce::perform(State& state) const {
     complete(state, on);
   state.sim().advance_by_ns(kLongNs);
   // Each thread in turn, because only it can seal the fences of its default streams.
-  for (int i = 0; i < kThreads * state.options().device_count; ++i) {
-    EmptyCache{i / kThreads, static_cast<Caller>(i % kThreads)}.perform(state);
+  const int threads = state.options().threads;
+  for (int i = 0; i < threads * state.options().device_count; ++i) {
+    EmptyCache{i / threads, static_cast<Caller>(i % threads)}.perform(state);
   }
   if (!state.are_faults_possible) state.check_quiet();
 }

@@ -46,7 +46,6 @@ struct UserBlock {
 };
 
 inline constexpr int kSlots = 96;
-inline constexpr int kThreads = 3;
 
 class State {
  public:
@@ -62,6 +61,7 @@ class State {
 
   const CaseOptions& options() const { return options_; }
   SimDriver& sim() { return sim_; }
+  const SimDriver& sim() const { return sim_; }
   Allocator& allocator() { return *allocator_; }
   Ledger& ledger() { return ledger_; }
 
@@ -99,6 +99,8 @@ class State {
   int offered_slot = -1;
   // The next driver calls may fail on purpose: answers that say so are right.
   bool are_faults_possible = false;
+  // They have failed, perhaps while a capture needed a bracket.
+  bool may_captures_be_lost = false;
 
   // What was come across.
   Tally tally;
