@@ -95,8 +95,8 @@ class Allocator {
   Status set_limit(DeviceId device, Bytes bytes);
   Result<Bytes> get_limit(DeviceId device) const;
 
-  // A consistent copy. Asks the driver for its free memory (5 us), for external_bytes; from a driver
-  // callback it does not, and external_bytes is 0.
+  // A consistent copy. Asks the driver for its free memory (5 us), for external_bytes; from a
+  // driver callback it does not, and external_bytes is 0.
   Result<DeviceStats> get_stats(DeviceId device);
   // By stream, largest first: what each strands.
   Result<std::vector<StreamCache>> get_stream_caches(DeviceId device);

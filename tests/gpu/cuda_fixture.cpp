@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver suite's fixture for the real driver.
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "cuda/cuda_driver.hpp"
+#include "tests/conformance/driver/driver_fixture.hpp"
+#include "tests/gpu/gpu_support.hpp"
+
+namespace quarry {
+namespace {
+
+class CudaFixture final : public DriverFixture {
+ public:
+  CudaFixture() {
+    auto driver = cuda::open_cuda_driver();
+    if (!driver.is_ok()) throw std::runtime_error(std::string(driver.status().message()));
+    driver_ = std::move(driver).value();
+  }
+
+  Driver& driver() override { return *driver_; }
+
+  StreamRef create_stream(Kind kind) override {
+    return gpu::create_stream(kind == Kind::kBlocking);
+  }
+  void destroy_stream(StreamRef stream) override {
+    if (signals_.count(stream.handle) > 0) release(stream);
+    gpu::destroy_stream(stream);
+  }
+  void hold(StreamRef stream) override {
+    auto& signal = signals_[stream.handle];
+    signal = std::make_unique<gpu::Signal>();
+    signal->hold(stream);
+  }
+  void release(StreamRef stream) override {
+    signals_.at(stream.handle)->raise();
+    gpu::synchronize(stream);
+  }
+  DriverCode submit_work(StreamRef stream) override { return gpu::submit_work(stream); }
+  DriverCode begin_capture(StreamRef stream, CaptureMode mode) override {
+    return gpu::begin_capture(stream, mode);
+  }
+  DriverCode end_capture(StreamRef stream) override { return gpu::end_capture(stream); }
+
+ private:
+  std::unique_ptr<Driver> driver_;
+  std::map<StreamHandle, std::unique_ptr<gpu::Signal>> signals_;
+};
+
+}  // namespace
+
+std::unique_ptr<DriverFixture> make_driver_fixture() {
+  return std::make_unique<CudaFixture>();
+}
+
+}  // namespace quarry
