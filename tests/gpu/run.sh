@@ -30,7 +30,8 @@ summary() {
 trap summary EXIT
 
 step configure cmake --preset release -DQUARRY_BUILD_BENCH=ON || { tail -20 "$log"; exit 1; }
-step build cmake --build --preset release --parallel "$(nproc)" || { tail -40 "$log"; exit 1; }
+step build cmake --build --preset release --parallel "$(nproc)" -- -k 0 ||
+  { grep -E "error|FAILED" "$log" | head -40; exit 1; }
 failed=0
 if [ "$what" = all ]; then
   step "tests without a GPU" ctest --preset release --parallel "$(nproc)" -LE gpu || failed=1
