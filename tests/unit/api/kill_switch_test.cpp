@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // QUARRY_DISABLE=1: every request and free is one of the driver's, and everything else answers.
-#include <thread>
-#include <vector>
+#include <memory>
+#include <utility>
 
 #include "tests/unit/api/api_fixture.hpp"
+#include "tests/unit/api/hooked_driver.hpp"
 
 namespace quarry {
 namespace {
 
 using testing_support::ApiTest;
 using testing_support::error_says;
+using testing_support::HookedDriver;
 using testing_support::make_stream;
 
 class KillSwitch : public ApiTest {
@@ -156,21 +158,27 @@ TEST_F(KillSwitch, ADriverErrorIsReportedAndNothingIsLeftBehind) {
   EXPECT_EQ(stat("driver_free_failures"), 1);
 }
 
-TEST_F(KillSwitch, ThreadsCannotPassTheLimitTogether) {
+// A second request while the first is inside the driver, as another thread may make it.
+TEST(KillSwitchLimit, HoldsForRequestsThatAreUnderWayTogether) {
+  quarry_status inner = QUARRY_OK;
+  bool is_inside = false;
+  const auto hook = [&](DriverEntry entry) {
+    if (entry != DriverEntry::kAllocate || std::exchange(is_inside, true)) return;
+    void* ptr = nullptr;
+    inner = quarry_malloc(&ptr, 6_MiB, 0, nullptr);
+  };
+  ProcessOptions options;
+  options.is_disabled = true;
+  ASSERT_TRUE(
+      start_process(std::make_unique<HookedDriver>(std::make_unique<SimDriver>(), hook), options)
+          .is_ok());
   ASSERT_EQ(quarry_set_limit(0, 10_MiB), QUARRY_OK);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&] {
-      for (int round = 0; round < 500; ++round) {
-        void* ptr = nullptr;
-        if (quarry_malloc(&ptr, 4_MiB, 0, nullptr) == QUARRY_OK) quarry_free(ptr);
-      }
-    });
-  }
-  for (std::thread& thread : threads)
-    thread.join();
-  EXPECT_EQ(stat("reserved_bytes.all.current"), 0);
-  EXPECT_LE(stat("reserved_bytes.all.peak"), static_cast<std::int64_t>(8_MiB));
+  void* ptr = nullptr;
+  EXPECT_EQ(quarry_malloc(&ptr, 6_MiB, 0, nullptr), QUARRY_OK);
+  EXPECT_EQ(inner, QUARRY_ERROR_OUT_OF_MEMORY);
+  quarry_free(ptr);
+  EXPECT_EQ(quarry_malloc(&ptr, 6_MiB, 0, nullptr), QUARRY_OK);
+  ASSERT_EQ(quarry_shutdown(), QUARRY_OK);
 }
 
 }  // namespace
