@@ -51,6 +51,7 @@ Result<Block*> DeviceAllocator::climb_last_rung(const Request& request) {
   Result<Block*> result = found;
   if (found == nullptr) {
     ++stats_.num_alloc_retries;
+    ++stats_.num_sync_all_streams;
     auto gate = FreeGate::Entry::kEntered;
     result = wait_and_release(request, &gate);
     while (gate == FreeGate::Entry::kHeldByOthers) {
@@ -160,7 +161,6 @@ bool DeviceAllocator::release_oversize(const Request& request) {
 }
 
 void DeviceAllocator::wait_for_fences() {
-  ++stats_.num_sync_all_streams;
   settle_frees();
   const std::vector<EventHandle> events = fences_.get_newest_events();
   if (events.empty()) return;

@@ -16,6 +16,7 @@ Status DeviceAllocator::empty_cache() {
     return Status(StatusCode::kBusy, "a cache cannot be emptied from a driver callback");
   }
   Section section(*this);
+  ++stats_.num_sync_all_streams;
   Released released;
   do {
     if (released.gate == FreeGate::Entry::kHeldByOthers) wait_for_gate();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <thread>
 
 #include "tests/support/scenario.hpp"
 
@@ -178,6 +179,21 @@ TEST(TestCuda, empty_cache_synchronizes_all_streams_exactly_once) {
   EXPECT_EQ(s.empty_cache(), StatusCode::kOk);
   EXPECT_EQ(s.stats().num_sync_all_streams, 2);
   EXPECT_EQ(s.reserved(), 0u) << "it waited for the side stream";
+}
+
+// One call is one, although it looks again after another thread's hold of the driver-free guard.
+TEST(UpstreamEmptyCache, ItCountsOnceHoweverLongItWaitsForTheGuard) {
+  Scenario s;
+  s.free(s.malloc(4096));
+  s.allocator().free_gate().lock();
+  std::thread emptying([&] { EXPECT_TRUE(s.allocator().empty_cache(0).is_ok()); });
+  while (s.stats().num_sync_all_streams == 0)
+    std::this_thread::yield();  // its first look is one section under the device's mutex
+  EXPECT_EQ(s.reserved(), 2_MiB) << "nothing is released under the guard";
+  EXPECT_TRUE(s.allocator().free_gate().unlock());
+  emptying.join();
+  EXPECT_EQ(s.reserved(), 0u);
+  EXPECT_EQ(s.stats().num_sync_all_streams, 1);
 }
 
 }  // namespace
