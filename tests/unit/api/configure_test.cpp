@@ -62,6 +62,10 @@ TEST_F(ConfigureApi, ConfiguringAnotherOptionKeepsAFractionThatTheApiSet) {
   ASSERT_EQ(quarry_configure("per_process_memory_fraction:0.5"), QUARRY_OK);
   ASSERT_EQ(quarry_get_memory_fraction(0, &fraction), QUARRY_OK);
   EXPECT_EQ(fraction, 0.5);
+  ASSERT_EQ(quarry_set_memory_fraction(0, 0.25), QUARRY_OK);
+  ASSERT_EQ(quarry_configure("per_process_memory_fraction:0.5"), QUARRY_OK);  // what it was
+  ASSERT_EQ(quarry_get_memory_fraction(0, &fraction), QUARRY_OK);
+  EXPECT_EQ(fraction, 0.5);
 }
 
 TEST_F(ConfigureApi, TheTextIsWrittenAsFarAsItFits) {
