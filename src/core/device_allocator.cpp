@@ -157,6 +157,7 @@ Status DeviceAllocator::free(Address address, std::optional<Bytes> expected_byte
   const Bytes requested = block->requested_bytes;
   if (new_owner.has_value()) set_owner(*block, streams_.find_or_add(*new_owner));
 
+  ++free_count_;
   pointer_map_.remove(address);
   block->become_pending();
   const StatFamily family = block->segment->family;
