@@ -71,7 +71,7 @@ class QUARRY_CAPABILITY("mutex") Mutex {
 #endif
 
   std::mutex mutex_;
-  const LockRank rank_;
+  [[maybe_unused]] const LockRank rank_;  // used by debug builds
 };
 
 class QUARRY_SCOPED_CAPABILITY MutexLock {
