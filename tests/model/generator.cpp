@@ -40,6 +40,7 @@ class Generator {
   const CaseOptions options_;
   const Repertoire repertoire_;
   std::array<bool, kSlots> is_taken_{};
+  std::vector<int> begun_;  // streams of captures that have not been ended
 };
 
 int Generator::find_slot(bool is_taken) {
@@ -71,7 +72,7 @@ Bytes Generator::make_size() {
   }
   if (kind < 85) return 1_MiB + entropy_.below(24_MiB);
   if (kind < 90) return 1 + entropy_.below(600);
-  if (kind < 97) return 1 + entropy_.below(options_.physical_bytes / 2);
+  if (kind < 98) return 1 + entropy_.below(options_.physical_bytes / 4);
   return make_extreme_size();
 }
 
@@ -124,12 +125,19 @@ Operation Generator::make_stream_operation() {
   return RetireThread{make_caller()};
 }
 
+// Mostly ends what was begun: captures are short, and a stream that captures is of little use.
 Operation Generator::make_capture_operation() {
-  if (entropy_.chance(65)) return EndCapture{any_stream()};
-  return BeginCapture{
-      any_stream(),
-      entropy_.pick({CaptureMode::kGlobal, CaptureMode::kThreadLocal, CaptureMode::kRelaxed}),
-      make_caller()};
+  if (begun_.empty() || entropy_.chance(30)) {
+    begun_.push_back(any_stream());
+    return BeginCapture{
+        begun_.back(),
+        entropy_.pick({CaptureMode::kGlobal, CaptureMode::kThreadLocal, CaptureMode::kRelaxed}),
+        make_caller()};
+  }
+  const std::size_t at = entropy_.below(begun_.size());
+  const int stream = begun_[at];
+  begun_.erase(begun_.begin() + static_cast<std::ptrdiff_t>(at));
+  return EndCapture{stream};
 }
 
 Operation Generator::make_configure() {
@@ -153,9 +161,10 @@ Operation Generator::make_setting() {
   if (kind < 15) return EmptyCache{any_device(), make_caller()};
   if (kind < 30) return make_configure();
   if (kind < 45) {
-    return SetLimit{any_device(), entropy_.chance(60) ? kUnlimited : entropy_.below(2 * half)};
+    return SetLimit{any_device(), entropy_.chance(75) ? kUnlimited : entropy_.below(2 * half)};
   }
-  if (kind < 55) return SetFraction{any_device(), entropy_.pick({100, 100, 100, 60, 25, 0, 101})};
+  if (kind < 55)
+    return SetFraction{any_device(), entropy_.pick({100, 100, 100, 100, 60, 25, 101})};
   if (kind < 68) {
     return SetExternal{any_device(), entropy_.chance(60) ? 0 : entropy_.below(half)};
   }
@@ -182,7 +191,7 @@ Case generate_case(Entropy& entropy, std::size_t count, Repertoire repertoire) {
   made.options.device_count = entropy.pick({1, 1, 1, 2});
   made.options.threads = repertoire == Repertoire::kOneThread ? 1 : 3;
   made.options.made_streams = entropy.pick({0, 1, 3, 3, 5});
-  made.options.physical_bytes = entropy.pick({64_MiB, 128_MiB, 256_MiB, 1_GiB});
+  made.options.physical_bytes = entropy.pick({64_MiB, 256_MiB, 512_MiB, 2_GiB});
   made.options.reuse_addresses = entropy.chance(70);
   made.options.reuse_stream_handles = entropy.chance(70);
   made.options.calls_take_time = entropy.chance(30);

@@ -95,8 +95,8 @@ bool is_cache_fitting(State& state, const UserStream& stream, const Demand& dema
 
 }  // namespace
 
-void check_out_of_memory(State& state, const Allocate& request, const UserStream& stream,
-                         const DeviceStats& before) {
+void check_out_of_memory(State& state, const Allocate& request, Caller caller,
+                         const UserStream& stream, const DeviceStats& before) {
   const DeviceId device = stream.ref.device;
   const Config config = state.allocator().get_config();
   const Demand demand = make_demand(request, config);
@@ -116,7 +116,10 @@ void check_out_of_memory(State& state, const Allocate& request, const UserStream
     return;
   }
   if (state.is_gate_held) return;
-  if (!state.allocator().empty_cache(device).is_ok()) state.fail("empty_cache failed");
+  // As the thread that asked: only it can look at fences of its own default streams.
+  const bool is_emptied =
+      state.call_as(caller, [&] { return state.allocator().empty_cache(device).is_ok(); });
+  if (!is_emptied) state.fail("empty_cache failed");
   if (state.stats(device).reserved_bytes.all.current != now.reserved_bytes.all.current) {
     state.fail("false out-of-memory: vacant segments could still be released");
   }

@@ -66,7 +66,7 @@ void check_refusal(State& state, const Allocate& request, Caller caller, const U
   if (status.code() == StatusCode::kOutOfMemory) {
     ++own.ooms;
     ++state.tally.ooms;
-    if (!state.are_faults_possible) check_out_of_memory(state, request, stream, before);
+    if (!state.are_faults_possible) check_out_of_memory(state, request, caller, stream, before);
     return;
   }
   if (status.code() == StatusCode::kBusy && caller == Caller::kDriverCallback) return;
@@ -153,6 +153,7 @@ void FreeOnStream::perform(State& state) const {
   for (const StreamName user : users)
     state.order(*state.find(user), to);
   const Address address = place->address;
+  place->owner = to.name;
   state.end_block(place, slot, *as == Caller::kDriverCallback);
   const StreamHandle told = to.handle;
   const Status status =
@@ -198,10 +199,10 @@ void RecordStream::perform(State& state) const {
         *as, [&] { return state.allocator().record_stream(place->address, on.handle); });
     check_free(state, "record_stream", status, StatusCode::kOk);
   }
-  if (std::find(place->recorded.begin(), place->recorded.end(), on.name) ==
-      place->recorded.end()) {
-    place->recorded.push_back(on.name);
-  }
+  std::vector<StreamName>& recorded = place->recorded;
+  const bool is_known = on.name == place->owner ||
+                        std::find(recorded.begin(), recorded.end(), on.name) != recorded.end();
+  if (!is_known) recorded.push_back(on.name);
   state.submit(on, sim::WorkTime::lasting_ns(work_ns), place->lifetime);
   state.touch(place->address);
 }

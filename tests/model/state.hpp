@@ -158,8 +158,8 @@ auto State::call_as(Caller caller, Call call) {
   return std::move(*result);
 }
 
-// Whether an out-of-memory answer was true; see oom_check.cpp. `before`: figures before the call.
-void check_out_of_memory(State& state, const Allocate& request, const UserStream& stream,
-                         const DeviceStats& before);
+// Whether the answer to `caller` was true; see oom_check.cpp. `before`: figures before the call.
+void check_out_of_memory(State& state, const Allocate& request, Caller caller,
+                         const UserStream& stream, const DeviceStats& before);
 
 }  // namespace quarry::model
