@@ -5,8 +5,8 @@
 //
 // Two promises. No false out-of-memory: the last rung is climbed by one thread at a time, after
 // all driver operations of the others have ended; it searches after everything it does, and begins
-// again if others freed meanwhile. No user code under the mutex: callbacks and observers run unlocked, and not counted as operations
-// under way, so that they may allocate.
+// again if others freed meanwhile. No user code under the mutex: callbacks and observers run
+// unlocked, and not counted as operations under way, so that they may allocate.
 #include <algorithm>
 #include <string>
 
@@ -76,7 +76,8 @@ Result<Block*> DeviceAllocator::climb_last_rung(const Request& request) {
 // Null with *gate kHeldByOthers: not decided yet.
 Result<Block*> DeviceAllocator::wait_and_release(const Request& request, FreeGate::Entry* gate) {
   *gate = FreeGate::Entry::kEntered;
-  wait_for_fences();
+  // A holder of the gate is between two launches: what it waited for might wait for the second.
+  if (!free_gate_.is_held_by_this_thread()) wait_for_fences();
   if (Block* block = search_again(request)) return block;
   const Released released = release_vacant_segments();
   *gate = released.gate;

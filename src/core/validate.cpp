@@ -116,6 +116,7 @@ void DeviceAllocator::validate_block(const Block& block, Sums& sums) const {
   }
   if (!block.is_free()) return;
   QUARRY_CHECK(block.foreign_uses == nullptr);
+  QUARRY_CHECK_EQ(block.requested_bytes, Bytes{0});
   sums.free_blocks.insert(&block);
   sums.cached_bytes[block.owner] += block.size;
   if (!block.is_split()) return;

@@ -11,6 +11,10 @@
 namespace quarry {
 namespace {
 
+gpu::Stream get_handle(StreamRef stream) {
+  return static_cast<gpu::Stream>(stream.handle);
+}
+
 class CudaFixture final : public DriverFixture {
  public:
   CudaFixture() {
@@ -22,26 +26,30 @@ class CudaFixture final : public DriverFixture {
   Driver& driver() override { return *driver_; }
 
   StreamRef create_stream(Kind kind) override {
-    return gpu::create_stream(kind == Kind::kBlocking);
+    return {0, StreamHandle{gpu::create_stream(kind == Kind::kBlocking)}};
   }
   void destroy_stream(StreamRef stream) override {
     if (signals_.count(stream.handle) > 0) release(stream);
-    gpu::destroy_stream(stream);
+    gpu::destroy_stream(get_handle(stream));
   }
   void hold(StreamRef stream) override {
     auto& signal = signals_[stream.handle];
     signal = std::make_unique<gpu::Signal>();
-    signal->hold(stream);
+    signal->hold(get_handle(stream));
   }
   void release(StreamRef stream) override {
     signals_.at(stream.handle)->raise();
-    gpu::synchronize(stream);
+    gpu::synchronize(get_handle(stream));
   }
-  DriverCode submit_work(StreamRef stream) override { return gpu::submit_work(stream); }
+  DriverCode submit_work(StreamRef stream) override {
+    return DriverCode{gpu::submit_work(get_handle(stream))};
+  }
   DriverCode begin_capture(StreamRef stream, CaptureMode mode) override {
-    return gpu::begin_capture(stream, mode);
+    return DriverCode{gpu::begin_capture(get_handle(stream), static_cast<int>(mode))};
   }
-  DriverCode end_capture(StreamRef stream) override { return gpu::end_capture(stream); }
+  DriverCode end_capture(StreamRef stream) override {
+    return DriverCode{gpu::end_capture(get_handle(stream))};
+  }
 
  private:
   std::unique_ptr<Driver> driver_;

@@ -15,14 +15,14 @@ void require(cudaError_t code, const char* what) {
   std::exit(1);
 }
 
-cudaStream_t to_cuda(StreamRef stream) {
-  return reinterpret_cast<cudaStream_t>(static_cast<std::uintptr_t>(stream.handle));
+cudaStream_t to_cuda(Stream stream) {
+  return reinterpret_cast<cudaStream_t>(stream);
 }
 
 // The runtime's own numbers are the driver's for all codes that captures give.
-DriverCode to_code(cudaError_t code) {
+int to_code(cudaError_t code) {
   static_cast<void>(cudaGetLastError());
-  return DriverCode{static_cast<int>(code)};
+  return static_cast<int>(code);
 }
 
 __global__ void wait_for(volatile int* flag) {
@@ -71,18 +71,18 @@ bool is_available() {
   return false;
 }
 
-StreamRef create_stream(bool is_blocking) {
+Stream create_stream(bool is_blocking) {
   cudaStream_t stream = nullptr;
   require(
       cudaStreamCreateWithFlags(&stream, is_blocking ? cudaStreamDefault : cudaStreamNonBlocking),
       "create stream");
-  return {0, StreamHandle{reinterpret_cast<std::uintptr_t>(stream)}};
+  return reinterpret_cast<std::uintptr_t>(stream);
 }
 
-void destroy_stream(StreamRef stream) {
+void destroy_stream(Stream stream) {
   require(cudaStreamDestroy(to_cuda(stream)), "destroy");
 }
-void synchronize(StreamRef stream) {
+void synchronize(Stream stream) {
   require(cudaStreamSynchronize(to_cuda(stream)), "sync");
 }
 void synchronize_device() {
@@ -100,7 +100,7 @@ Signal::~Signal() {
   static_cast<void>(cudaFreeHost(const_cast<int*>(flag_)));
 }
 
-void Signal::hold(StreamRef stream) {
+void Signal::hold(Stream stream) {
   *flag_ = 0;
   wait_for<<<1, 1, 0, to_cuda(stream)>>>(flag_);
   require(cudaGetLastError(), "hold");
@@ -110,38 +110,38 @@ void Signal::raise() {
   *flag_ = 1;
 }
 
-DriverCode submit_work(StreamRef stream) {
+int submit_work(Stream stream) {
   do_nothing<<<1, 1, 0, to_cuda(stream)>>>();
   return to_code(cudaGetLastError());
 }
 
-DriverCode begin_capture(StreamRef stream, CaptureMode mode) {
-  return to_code(cudaStreamBeginCapture(
-      to_cuda(stream), static_cast<cudaStreamCaptureMode>(static_cast<int>(mode))));
+int begin_capture(Stream stream, int mode) {
+  return to_code(
+      cudaStreamBeginCapture(to_cuda(stream), static_cast<cudaStreamCaptureMode>(mode)));
 }
 
-DriverCode end_capture(StreamRef stream) {
+int end_capture(Stream stream) {
   cudaGraph_t graph = nullptr;
-  const DriverCode code = to_code(cudaStreamEndCapture(to_cuda(stream), &graph));
+  const int code = to_code(cudaStreamEndCapture(to_cuda(stream), &graph));
   if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
   return code;
 }
 
-void fill(Address address, Bytes bytes, std::uint32_t value, StreamRef stream) {
+void fill(std::uint64_t address, std::uint64_t bytes, std::uint32_t value, Stream stream) {
   const std::uint64_t words = bytes / 4;
   fill_words<<<count_blocks(words), kThreads, 0, to_cuda(stream)>>>(
       reinterpret_cast<std::uint32_t*>(address), words, value);
   require(cudaGetLastError(), "fill");
 }
 
-void check(Address address, Bytes bytes, std::uint32_t value, StreamRef stream) {
+void check(std::uint64_t address, std::uint64_t bytes, std::uint32_t value, Stream stream) {
   const std::uint64_t words = bytes / 4;
   check_words<<<count_blocks(words), kThreads, 0, to_cuda(stream)>>>(
       reinterpret_cast<const std::uint32_t*>(address), words, value);
   require(cudaGetLastError(), "check");
 }
 
-void order(StreamRef before, StreamRef after) {
+void order(Stream before, Stream after) {
   cudaEvent_t event = nullptr;
   require(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event");
   require(cudaEventRecord(event, to_cuda(before)), "record");

@@ -25,6 +25,13 @@ std::uint64_t get_block_count() {
   return text == nullptr ? 1'000'000 : std::stoull(text);
 }
 
+gpu::Stream get_handle(StreamRef stream) {
+  return static_cast<gpu::Stream>(stream.handle);
+}
+StreamRef make_stream(bool is_blocking) {
+  return {0, StreamHandle{gpu::create_stream(is_blocking)}};
+}
+
 struct LiveBlock {
   Address address;
   Bytes bytes;
@@ -38,12 +45,12 @@ class Program {
   Program(Allocator& allocator, std::uint64_t seed, StreamRef shared)
       : allocator_(allocator), random_(seed), shared_(shared) {
     for (StreamRef& stream : own_)
-      stream = gpu::create_stream(false);
+      stream = make_stream(false);
   }
   ~Program() {
     for (StreamRef stream : own_) {
       EXPECT_TRUE(allocator_.retire_stream(stream).is_ok());
-      gpu::destroy_stream(stream);
+      gpu::destroy_stream(get_handle(stream));
     }
   }
 
@@ -83,7 +90,7 @@ class Program {
       return false;
     }
     const auto value = static_cast<std::uint32_t>(random_());
-    gpu::fill(address.value(), bytes, value, stream);
+    gpu::fill(address.value(), bytes, value, get_handle(stream));
     live_.push_back({address.value(), bytes, value, stream});
     return true;
   }
@@ -93,11 +100,11 @@ class Program {
     const LiveBlock block = live_[index];
     live_[index] = live_.back();
     live_.pop_back();
-    gpu::check(block.address, block.bytes, block.value, block.stream);
+    gpu::check(block.address, block.bytes, block.value, get_handle(block.stream));
     if (draw(4) == 0) {
       const StreamRef other = own_[draw(own_.size())];
-      gpu::order(block.stream, other);
-      gpu::check(block.address, block.bytes, block.value, other);
+      gpu::order(get_handle(block.stream), get_handle(other));
+      gpu::check(block.address, block.bytes, block.value, get_handle(other));
       EXPECT_TRUE(allocator_.record_stream(block.address, other.handle).is_ok());
     }
     EXPECT_TRUE(allocator_.free(block.address).is_ok());
@@ -112,7 +119,7 @@ class Program {
 };
 
 void run_programs(Allocator& allocator, int threads, std::uint64_t blocks) {
-  const StreamRef shared = gpu::create_stream(true);
+  const StreamRef shared = make_stream(true);
   std::atomic<std::uint64_t> ooms{0};
   std::vector<std::thread> workers;
   for (int t = 0; t < threads; ++t) {
@@ -126,7 +133,7 @@ void run_programs(Allocator& allocator, int threads, std::uint64_t blocks) {
     worker.join();
   EXPECT_EQ(gpu::count_wrong_words(), 0u);
   EXPECT_TRUE(allocator.retire_stream(shared).is_ok());
-  gpu::destroy_stream(shared);
+  gpu::destroy_stream(get_handle(shared));
   allocator.validate();
   EXPECT_TRUE(allocator.empty_cache(0).is_ok());
   const DeviceStats stats = allocator.get_stats(0).value();

@@ -61,7 +61,9 @@ TEST(Environment, AnyCallMayBeTheFirstAndManyThreadsMakeOneAllocator) {
 TEST(Environment, WithoutADriverChoiceTheErrorSaysWhatToDo) {
   EXPECT_TRUE(left_well(run_in_child([] {
     ::unsetenv("QUARRY_DRIVER");
-    CHILD_EXPECT(request(512) == QUARRY_ERROR_NOT_SUPPORTED);
+    const quarry_status status = request(512);
+    if (status == QUARRY_OK) return;  // a machine with a GPU
+    CHILD_EXPECT(status == QUARRY_ERROR_NOT_SUPPORTED);
     CHILD_EXPECT(error_says("QUARRY_DRIVER=sim"));
     ::setenv("QUARRY_DRIVER", "cuda", 1);
     CHILD_EXPECT(quarry_init(nullptr) == QUARRY_ERROR_NOT_SUPPORTED);
