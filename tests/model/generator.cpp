@@ -97,16 +97,16 @@ Operation Generator::make_allocate() {
 
 Operation Generator::make_block_operation() {
   const std::uint64_t kind = entropy_.below(100);
-  if (kind < 43) return make_allocate();
+  if (kind < 38) return make_allocate();
   const int slot = find_slot(true);
-  if (kind < 60) return RecordStream{slot, any_stream(), make_work_ns()};
-  if (kind < 65) return Use{slot, make_work_ns()};
-  if (kind < 67) return FreeAgain{static_cast<int>(entropy_.below(kSlots))};
-  if (kind < 68) return FreeInterior{slot, entropy_.below(4_MiB)};
+  if (kind < 54) return RecordStream{slot, any_stream(), make_work_ns()};
+  if (kind < 60) return Use{slot, make_work_ns()};
+  if (kind < 62) return FreeAgain{static_cast<int>(entropy_.below(kSlots))};
+  if (kind < 63) return FreeInterior{slot, entropy_.below(4_MiB)};
   is_taken_[static_cast<std::size_t>(slot)] = false;
-  if (kind < 70)
+  if (kind < 67)
     return FreeSized{slot, entropy_.pick({Bytes{0}, Bytes{0}, Bytes{1}}), make_caller()};
-  if (kind < 74) return FreeOnStream{slot, any_stream(), make_caller()};
+  if (kind < 73) return FreeOnStream{slot, any_stream(), make_caller()};
   return Free{slot, make_caller()};
 }
 

@@ -39,7 +39,7 @@ TEST_P(ModelTest, NoProgramFindsAFault) {
     tally += outcome.tally;
     ASSERT_TRUE(outcome.has_passed()) << "seed " << seed << " " << explain(experiment, outcome);
   }
-  EXPECT_GT(tally.allocations, wanted / 6);
+  EXPECT_GT(tally.allocations, wanted / 8);
   EXPECT_GT(tally.ooms, wanted / 500);
   EXPECT_GT(tally.deferred_frees, wanted / 200);
   EXPECT_GT(tally.captures, wanted / 1000);
