@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The core's own cost, over the simulated device with the oracle off: what a malloc and a free take
-// when the cache serves them. Patterns of the targets in docs/design.md.
+// The core's own cost, over the simulated device with the oracle off: what a malloc and a free
+// take when the cache serves them.
 #include <benchmark/benchmark.h>
 
 #include <memory>

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # From a fresh Debian 12 to a table: installs what is missing (after saying so), builds the command
-# line tool, and replays the recorded traces of examples/traces on a simulated GPU. No GPU is needed.
+# line tool, and replays the recorded traces of examples/traces on a simulated GPU. No GPU needed.
 # Run it as root, or as a user who may use sudo.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-packages=(g++ cmake ninja-build libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev zlib1g-dev)
+packages=(g++ cmake ninja-build libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev
+          zlib1g-dev)
 
 list_missing_packages() {
   local package

@@ -94,7 +94,7 @@ typedef void* quarry_stream;
 
 typedef enum quarry_driver_kind {
   QUARRY_DRIVER_DEFAULT = 0,  // what QUARRY_DRIVER says, otherwise the CUDA driver
-  QUARRY_DRIVER_CUDA = 1,     // not in this version yet: QUARRY_ERROR_NOT_SUPPORTED
+  QUARRY_DRIVER_CUDA = 1,     // libcuda.so.1 of this machine; else QUARRY_ERROR_NOT_SUPPORTED
   QUARRY_DRIVER_SIM = 2       // the simulated device: needs no GPU
 } quarry_driver_kind;
 

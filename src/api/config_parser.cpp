@@ -146,7 +146,7 @@ Result<ParsedConfig> parse_config(std::string_view text, const Config& base, Par
   auto items = parse_items(text);
   if (!items.is_ok()) return std::move(items).status();
 
-  ParsedConfig parsed{base, {}};
+  ParsedConfig parsed{base, {}, false};
   Occurrences named;
   std::vector<const ConfigItem*> unknown;
   for (const ConfigItem& item : items.value()) {
@@ -161,6 +161,7 @@ Result<ParsedConfig> parse_config(std::string_view text, const Config& base, Par
   }
   if (Status status = check_combinations(parsed.config, named); !status.is_ok()) return status;
 
+  parsed.names_memory_fraction = named.find("per_process_memory_fraction") != nullptr;
   named.append_warnings(parsed.warnings);
   if (!unknown.empty()) parsed.warnings.push_back(explain_unknown_keys(unknown));
   warn_of_no_effect(parsed.config, named, parsed.warnings);

@@ -23,6 +23,9 @@ ParseMode get_parse_mode_from_environment();
 struct ParsedConfig {
   Config config;
   std::vector<std::string> warnings;  // for people; at most a few, whatever the text
+  // The text names per_process_memory_fraction: it then holds for every device, also where the
+  // Config had that value and a device was given another since.
+  bool names_memory_fraction = false;
 };
 
 // `base` with the options that `text` names changed. Of a key given twice the last value holds,

@@ -11,6 +11,9 @@
 
 #include "api/config_grammar.hpp"
 #include "sim/sim_driver.hpp"
+#if QUARRY_HAVE_CUDA
+#include "cuda/cuda_driver.hpp"
+#endif
 
 namespace quarry {
 namespace {
@@ -91,13 +94,23 @@ Result<ProcessOptions> read_environment() {
   return options;
 }
 
+namespace {
+
+Result<std::unique_ptr<Driver>> make_cuda_driver() {
+#if QUARRY_HAVE_CUDA
+  return cuda::open_cuda_driver();
+#else
+  return Status(StatusCode::kNotSupported,
+                "this Quarry was built without the CUDA Toolkit's headers and has no CUDA driver; "
+                "QUARRY_DRIVER=sim (or QUARRY_DRIVER_SIM in quarry_init_options) runs on the "
+                "simulated device");
+#endif
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Driver>> make_driver(const ProcessOptions& options) {
-  if (options.driver == DriverKind::kCuda) {
-    return Status(
-        StatusCode::kNotSupported,
-        "the CUDA driver is not in this version of Quarry yet; set QUARRY_DRIVER=sim (or "
-        "QUARRY_DRIVER_SIM in quarry_init_options) to run on the simulated device");
-  }
+  if (options.driver == DriverKind::kCuda) return make_cuda_driver();
   sim::SimOptions sim_options;
   sim_options.device_count = options.sim_device_count;
   if (options.sim_memory_bytes != 0) sim_options.physical_bytes = options.sim_memory_bytes;

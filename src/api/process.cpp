@@ -68,6 +68,18 @@ void set_phase(Phase phase) {
   process_phase.notify_all();
 }
 
+template <class AnyAllocator>
+Status apply(const ParsedConfig& parsed, AnyAllocator& allocator) {
+  allocator.configure(parsed.config);
+  if (!parsed.names_memory_fraction) return {};
+  const double fraction = parsed.config.per_process_memory_fraction;
+  for (DeviceId device = 0; device < allocator.device_count(); ++device) {
+    Status status = allocator.set_memory_fraction(device, fraction);
+    if (!status.is_ok()) return status;
+  }
+  return {};
+}
+
 using MakeProcess = std::function<Result<std::unique_ptr<Process>>()>;
 
 // Makes the process's allocator if the phase is `from`, and leaves the outcome in `result`. False
@@ -161,7 +173,8 @@ Status Process::configure(std::string_view conf) {
     const Config now = visit([](auto& allocator) { return allocator.get_config(); });
     auto parsed = parse_config(conf, now, get_parse_mode_from_environment());
     if (!parsed.is_ok()) return std::move(parsed).status();
-    visit([&](auto& allocator) { allocator.configure(parsed.value().config); });
+    Status status = visit([&](auto& allocator) { return apply(parsed.value(), allocator); });
+    if (!status.is_ok()) return status;
     warnings = std::move(parsed).value().warnings;
   }
   log_warnings(warnings);

@@ -72,7 +72,7 @@ class QUARRY_CAPABILITY("mutex") Mutex {
 #endif
 
   std::mutex mutex_;
-  const LockRank rank_;
+  [[maybe_unused]] const LockRank rank_;  // used by debug builds
 };
 
 // For critical sections of a few instructions that are hardly ever contended and call nothing:

@@ -193,6 +193,7 @@ void DeviceAllocator::free_locked(Block& block, std::optional<StreamHandle> new_
   if (ThreadMagazines* magazines = find_thread_magazines(serial_)) take_counts(*magazines);
   if (new_owner.has_value()) set_owner(block, streams_.find_or_add(*new_owner));
 
+  ++free_count_;
   pointer_map_.remove(block.address);
   block.become_pending();
   const StatFamily family = block.segment->family;
@@ -319,7 +320,8 @@ void DeviceAllocator::retire_thread_streams() {
   empty_magazines();
 }
 
-// The stream's memory becomes anyone's.
+// The stream's memory becomes anyone's. Takes over the reference that keeps the record alive while
+// its last blocks change hands.
 void DeviceAllocator::adopt_as_idle(Stream& drained) {
   for (const StatFamily family : {StatFamily::kSmall, StatFamily::kLarge}) {
     BlockPool& pool = pool_.get_blocks(family);
@@ -331,7 +333,7 @@ void DeviceAllocator::adopt_as_idle(Stream& drained) {
     }
     apply(change, family);
   }
-  streams_.drop_if_unused(drained);
+  release_reference(drained);
 }
 
 void DeviceAllocator::set_owner(Block& block, Stream& owner) {

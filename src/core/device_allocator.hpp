@@ -225,6 +225,7 @@ class DeviceAllocator {
   ObjectPool<Segment> segments_ QUARRY_GUARDED_BY(mutex_);
   ObjectPool<Block> blocks_ QUARRY_GUARDED_BY(mutex_);
   ObjectPool<ForeignUse> foreign_uses_ QUARRY_GUARDED_BY(mutex_);
+  // Without detached ones: the driver may give their addresses out again before we hear of it.
   std::map<Address, Segment*> segments_by_address_ QUARRY_GUARDED_BY(mutex_);
   std::uint64_t next_sequence_ QUARRY_GUARDED_BY(mutex_) = 1;
 
@@ -241,6 +242,7 @@ class DeviceAllocator {
   Bytes growing_bytes_ QUARRY_GUARDED_BY(mutex_) = 0;   // asked of the driver, not yet reserved
   Bytes retiring_bytes_ QUARRY_GUARDED_BY(mutex_) = 0;  // detached, still reserved
   std::uint64_t last_rung_owner_ QUARRY_GUARDED_BY(mutex_) = 0;  // thread token; 0: nobody
+  std::uint64_t free_count_ QUARRY_GUARDED_BY(mutex_) = 0;       // by users, ever
   std::condition_variable_any changed_;
 
   DeviceStats stats_ QUARRY_GUARDED_BY(mutex_);

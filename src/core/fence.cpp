@@ -99,7 +99,7 @@ Status Fences::retire(Stream& stream) {
                   "the stream (or the legacy stream, by a blocking stream) is "
                   "capturing; retire it after the capture has ended");
   }
-  if (code == DriverCode::kNotPermitted && stream.is_per_thread()) {
+  if (stream.is_per_thread() && stream.thread != get_thread_token()) {
     return Status(StatusCode::kInvalidArgument,
                   "a per-thread default stream can be retired only by its own thread");
   }
@@ -147,6 +147,7 @@ void Fences::collect(std::vector<Block*>& done, std::vector<Stream*>& drained) {
     waiting_streams_.pop_back();
     if (stream.life == StreamLife::kRetired) {
       stream.life = StreamLife::kDrained;
+      ++stream.references;
       drained.push_back(&stream);
     }
   }

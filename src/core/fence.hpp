@@ -46,7 +46,7 @@ class Fences {
 
   // Seals open fences where that has become possible, then takes every sealed fence that has
   // passed. Blocks whose last fence passed are appended to `done`, streams whose retirement passed
-  // to `drained`.
+  // to `drained`, each with a reference on it that is the caller's to give back.
   void collect(std::vector<Block*>& done, std::vector<Stream*>& drained);
 
   // Whether collect has anything to look at. Cheap.

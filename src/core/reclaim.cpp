@@ -4,9 +4,9 @@
 // the mutex around driver calls.
 //
 // Two promises. No false out-of-memory: the last rung is climbed by one thread at a time, after
-// all driver operations of the others have ended, and it searches after everything it does. No
-// user code under the mutex: callbacks and observers run unlocked, and not counted as operations
-// under way, so that they may allocate.
+// all driver operations of the others have ended; it searches after everything it does, and begins
+// again if others freed meanwhile. No user code under the mutex: callbacks and observers run
+// unlocked, and not counted as operations under way, so that they may allocate.
 #include <algorithm>
 #include <string>
 
@@ -48,20 +48,29 @@ Result<Block*> DeviceAllocator::climb(const Request& request) {
   return climb_last_rung(request);
 }
 
+// What others free while a round has let go of the mutex may be pending then, or vacant, and so
+// escape it: another round follows. Bounded, because among threads that free and take for ever
+// out-of-memory must still be an answer.
 Result<Block*> DeviceAllocator::climb_last_rung(const Request& request) {
+  constexpr int kMostRounds = 8;
   take_last_rung();
-  Block* const found = search_again(request);
-  Result<Block*> result = found;
-  if (found == nullptr) {
+  Result<Block*> result = search_again(request);
+  if (result.value() == nullptr) {
     ++stats_.num_alloc_retries;
+    ++stats_.num_sync_all_streams;
+  }
+  for (int round = 0; result.is_ok() && result.value() == nullptr && round < kMostRounds;) {
+    const std::uint64_t frees_before = free_count_;
     auto gate = FreeGate::Entry::kEntered;
     result = wait_and_release(request, &gate);
-    while (gate == FreeGate::Entry::kHeldByOthers) {
+    if (gate == FreeGate::Entry::kHeldByOthers) {
       leave_last_rung();
       wait_for_gate();
       take_last_rung();
-      result = wait_and_release(request, &gate);
+      continue;
     }
+    if (free_count_ == frees_before) break;
+    ++round;
   }
   leave_last_rung();
   return result;
@@ -70,7 +79,8 @@ Result<Block*> DeviceAllocator::climb_last_rung(const Request& request) {
 // Null with *gate kHeldByOthers: not decided yet.
 Result<Block*> DeviceAllocator::wait_and_release(const Request& request, FreeGate::Entry* gate) {
   *gate = FreeGate::Entry::kEntered;
-  wait_for_fences();
+  // A holder of the gate is between two launches: what it waited for might wait for the second.
+  if (!free_gate_.is_held_by_this_thread()) wait_for_fences();
   if (Block* block = search_again(request)) return block;
   const Released released = release_vacant_segments();
   *gate = released.gate;
@@ -163,7 +173,6 @@ bool DeviceAllocator::release_oversize(const Request& request) {
 }
 
 void DeviceAllocator::wait_for_fences() {
-  ++stats_.num_sync_all_streams;
   settle_frees();
   const std::vector<EventHandle> events = fences_.get_newest_events();
   if (events.empty()) return;

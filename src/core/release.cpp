@@ -16,6 +16,7 @@ Status DeviceAllocator::empty_cache() {
     return Status(StatusCode::kBusy, "a cache cannot be emptied from a driver callback");
   }
   Section section(*this);
+  ++stats_.num_sync_all_streams;
   Released released;
   do {
     if (released.gate == FreeGate::Entry::kHeldByOthers) wait_for_gate();
@@ -87,11 +88,14 @@ void DeviceAllocator::detach(Segment& segment) {
     block->become_retiring();
   }
   apply(change, segment.family);
+  // The driver may give the address to another thread before this one accounts for the release.
+  segments_by_address_.erase(segment.address);
   segment.is_detached = true;
   retiring_bytes_ += segment.size;
 }
 
 void DeviceAllocator::attach_again(Segment& segment) {
+  segments_by_address_.emplace(segment.address, &segment);
   segment.is_detached = false;
   retiring_bytes_ -= segment.size;
   InactiveSplitChange change;
@@ -110,14 +114,17 @@ void DeviceAllocator::erase_segment(Segment& segment) {
   stats_.reserved_bytes.add(segment.family, -static_cast<std::int64_t>(segment.size));
   if (segment.is_oversize_counted) stats_.oversize_segments.add(-1);
   ++stats_.num_device_free;
-  if (segment.is_detached) retiring_bytes_ -= segment.size;
+  if (segment.is_detached) {
+    retiring_bytes_ -= segment.size;
+  } else {
+    segments_by_address_.erase(segment.address);
+  }
   for (Block* block = segment.first; block != nullptr;) {
     Block* const next = block->next;
     release_reference(*block->owner);
     blocks_.give_back(block);
     block = next;
   }
-  segments_by_address_.erase(segment.address);
   pool_.remove(segment);
   segments_.give_back(&segment);
 }

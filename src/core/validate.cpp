@@ -31,17 +31,19 @@ void DeviceAllocator::validate() {
   MutexLock lock(mutex_);
   Sums sums;
   collect_parked(sums);
+  std::size_t attached = 0;
   const Segment* previous = nullptr;
   for (const Segment* segment = pool_.first_segment; segment != nullptr; segment = segment->next) {
     QUARRY_CHECK(segment->previous == previous);
     if (previous != nullptr) QUARRY_CHECK_COMPARE(previous->sequence, <, segment->sequence);
-    QUARRY_CHECK(find_segment(segment->address) == segment);
+    if (!segment->is_detached) QUARRY_CHECK(find_segment(segment->address) == segment);
+    attached += segment->is_detached ? 0 : 1;
     validate_blocks(*segment, sums);
     previous = segment;
   }
   QUARRY_CHECK(pool_.last_segment == previous);
   QUARRY_CHECK_EQ(sums.segment_count, segments_.live_count());
-  QUARRY_CHECK_EQ(sums.segment_count, segments_by_address_.size());
+  QUARRY_CHECK_EQ(attached, segments_by_address_.size());
   QUARRY_CHECK_EQ(sums.block_count, blocks_.live_count());
   QUARRY_CHECK_EQ(sums.foreign_uses, foreign_uses_.live_count());
   QUARRY_CHECK_EQ(sums.parked_found, sums.parked_blocks.size());
@@ -136,6 +138,7 @@ void DeviceAllocator::validate_block(const Block& block, Sums& sums) const {
   }
   if (!block.is_free()) return;
   QUARRY_CHECK(block.foreign_uses == nullptr);
+  QUARRY_CHECK_EQ(block.requested_bytes, Bytes{0});
   sums.free_blocks.insert(&block);
   sums.cached_bytes[block.owner] += block.size;
   if (!block.is_split()) return;

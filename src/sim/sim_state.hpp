@@ -35,51 +35,54 @@ struct SimState {
 
   Mutex mutex{LockRank::kSimulator};
   const sim::SimOptions options;
-  sim::VirtualClock clock;
-  sim::Timelines timelines;
-  sim::StreamTable streams;
-  sim::EventTable events;
-  sim::CaptureTable captures;
-  sim::MemoryMap memory;
-  sim::HazardOracle oracle;
-  sim::FaultPlan faults;
-  sim::CallLedger ledger;
-  std::vector<sim::Misuse> misuses;
-  std::vector<Thread> threads;         // by ThreadId
-  std::vector<sim::PhysicalId> freed;  // scratch of one call
+  sim::VirtualClock clock QUARRY_GUARDED_BY(mutex);
+  sim::Timelines timelines QUARRY_GUARDED_BY(mutex);
+  sim::StreamTable streams QUARRY_GUARDED_BY(mutex);
+  sim::EventTable events QUARRY_GUARDED_BY(mutex);
+  sim::CaptureTable captures QUARRY_GUARDED_BY(mutex);
+  sim::MemoryMap memory QUARRY_GUARDED_BY(mutex);
+  sim::HazardOracle oracle QUARRY_GUARDED_BY(mutex);
+  sim::FaultPlan faults QUARRY_GUARDED_BY(mutex);
+  sim::CallLedger ledger QUARRY_GUARDED_BY(mutex);
+  std::vector<sim::Misuse> misuses QUARRY_GUARDED_BY(mutex);
+  std::vector<Thread> threads QUARRY_GUARDED_BY(mutex);         // by ThreadId
+  std::vector<sim::PhysicalId> freed QUARRY_GUARDED_BY(mutex);  // scratch of one call
 
-  Thread& this_thread();
+  Thread& this_thread() QUARRY_REQUIRES(mutex);
   bool is_device(DeviceId device) const { return device >= 0 && device < options.device_count; }
 
   // Every call of Driver begins here. Anything but kSuccess is to be returned at once.
-  DriverCode enter(DriverEntry entry, Bytes size = 0);
-  void charge(DriverEntry entry, const sim::CallSize& size = {});
-  void note_misuse(sim::MisuseKind kind, std::optional<DriverEntry> entry, std::string what);
+  DriverCode enter(DriverEntry entry, Bytes size = 0) QUARRY_REQUIRES(mutex);
+  void charge(DriverEntry entry, const sim::CallSize& size = {}) QUARRY_REQUIRES(mutex);
+  void note_misuse(sim::MisuseKind kind, std::optional<DriverEntry> entry, std::string what)
+      QUARRY_REQUIRES(mutex);
 
   // `entry` is nothing for calls of the user's side.
-  DriverCode find_stream(StreamRef ref, std::optional<DriverEntry> entry,
-                         sim::StreamIndex& stream);
-  sim::Event* find_event(EventHandle handle, DriverEntry entry);
+  DriverCode find_stream(StreamRef ref, std::optional<DriverEntry> entry, sim::StreamIndex& stream)
+      QUARRY_REQUIRES(mutex);
+  sim::Event* find_event(EventHandle handle, DriverEntry entry) QUARRY_REQUIRES(mutex);
 
   // The codes with which a call is refused because of a capture, which is lost by it.
-  DriverCode check_unsafe(DriverEntry entry);
-  // For an action on a stream: 901 on a stream whose capture is lost, 906 on a poisoned legacy
-  // one.
-  DriverCode check_capture_of(sim::Stream& stream, std::optional<DriverEntry> entry);
+  DriverCode check_unsafe(DriverEntry entry) QUARRY_REQUIRES(mutex);
+  // For an action on a stream: 901 if its capture is lost, 906 on a poisoned legacy stream.
+  DriverCode check_capture_of(sim::Stream& stream, std::optional<DriverEntry> entry)
+      QUARRY_REQUIRES(mutex);
   // For a query of an event: 907 if it belongs to a capture.
-  DriverCode check_event(const sim::Event& event, DriverEntry entry);
+  DriverCode check_event(const sim::Event& event, DriverEntry entry) QUARRY_REQUIRES(mutex);
 
   // A wait that a capture has a part in: inside one, or on an event that belongs to one.
-  DriverCode wait_in_capture(sim::Stream& stream, const sim::Event& event, DriverEntry entry);
+  DriverCode wait_in_capture(sim::Stream& stream, const sim::Event& event, DriverEntry entry)
+      QUARRY_REQUIRES(mutex);
   // Tells the oracle of the physical memory in `freed`.
-  void drop_freed();
+  void drop_freed() QUARRY_REQUIRES(mutex);
 
-  sim::Actor actor_of(const sim::Stream& stream) const;
+  sim::Actor actor_of(const sim::Stream& stream) const QUARRY_REQUIRES(mutex);
   // One piece of work on the stream, captured or not; its uses are to be told to the oracle next.
-  DriverCode submit(StreamRef ref, sim::WorkTime time, sim::StreamIndex& stream);
-  void note_use(sim::Stream& stream, const sim::GraphUse& use);
+  DriverCode submit(StreamRef ref, sim::WorkTime time, sim::StreamIndex& stream)
+      QUARRY_REQUIRES(mutex);
+  void note_use(sim::Stream& stream, const sim::GraphUse& use) QUARRY_REQUIRES(mutex);
   // Waits for the marks in virtual time; then the host has seen them.
-  bool wait_on_host(const std::vector<sim::Mark>& marks);
+  bool wait_on_host(const std::vector<sim::Mark>& marks) QUARRY_REQUIRES(mutex);
 };
 
 }  // namespace quarry

@@ -206,7 +206,9 @@ void add_options(CLI::App& command, CommandLine& line) {
                               "several are compared. Default: ") +
                       kDefaultConf + ", which decides as PyTorch does")
       ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      // Otherwise a trace after it would count as one more configuration.
+      ->allow_extra_args(false);
   command.add_option("--device-memory", line.device_memory,
                      "Memory of the simulated device, as 85899345920, 80GiB or 80GB. Default: "
                      "150109880320, an H200");

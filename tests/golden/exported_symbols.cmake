@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Compares the exports of LIBRARY with the list in GOLDEN, and checks what it is linked to. Run with
-# cmake -DLIBRARY=... -DGOLDEN=... -P; -DUPDATE=ON writes the list instead.
+# Compares the exports of LIBRARY with the list in GOLDEN, and checks what it is linked to. Run
+# with cmake -DLIBRARY=... -DGOLDEN=... -P; -DUPDATE=ON writes the list instead.
 find_program(NM nm REQUIRED)
 find_program(READELF readelf REQUIRED)
 
@@ -32,7 +32,8 @@ execute_process(COMMAND ${READELF} -d "${LIBRARY}" OUTPUT_VARIABLE dynamic
   COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "NEEDED[^\n]*\\[[^]]*\\]" needed "${dynamic}")
 foreach(entry IN LISTS needed)
-  if(NOT entry MATCHES "\\[(libstdc\\+\\+|libgcc_s|libm|libc|ld-linux-[a-z0-9-]+)\\.so\\.[0-9]+\\]")
+  if(NOT entry MATCHES
+     "\\[(libstdc\\+\\+|libgcc_s|libm|libc|ld-linux-[a-z0-9-]+)\\.so\\.[0-9]+\\]")
     message(FATAL_ERROR "A dependency besides the C++ runtime and libc: ${entry}")
   endif()
 endforeach()

@@ -59,7 +59,7 @@ TEST(SourceTreeTest, EveryQuotedIncludeIsAFileOfTheProject) {
   EXPECT_EQ(join(check_quoted_includes(get_tree())), "");
 }
 
-TEST(SourceTreeTest, CudaHeadersAreBelowCudaOnly) {
+TEST(SourceTreeTest, CudaHeadersAreBelowCudaAndInTheTestsOfTheGpuOnly) {
   EXPECT_EQ(join(check_cuda_headers(get_tree())), "");
 }
 

@@ -136,11 +136,11 @@ Violations check_quoted_includes(const SourceTree& tree) {
 Violations check_cuda_headers(const SourceTree& tree) {
   Violations violations;
   for (const SourceFile& file : tree.files) {
-    if (is_below(file.path, "cuda")) continue;
+    if (is_below(file.path, "cuda") || is_below(file.path, "tests/gpu")) continue;
     for (const Include& include : file.includes) {
       if (!is_cuda_header(include.name) || !tree.resolve(file, include).empty()) continue;
       violations.push_back(at(file, include.line) + include.name +
-                           " is a CUDA header, and this is not below cuda/");
+                           " is a CUDA header, and this is not below cuda/ or tests/gpu/");
     }
   }
   return violations;

@@ -108,14 +108,14 @@ TEST_F(TreeRulesTest, AQuotedIncludeOfNoFileIsFound) {
             Violations{"src/core/bad.cpp:2: \"core/gone.hpp\" is no file"});
 }
 
-TEST_F(TreeRulesTest, ACudaHeaderIsFoundOutsideCudaOnly) {
+TEST_F(TreeRulesTest, ACudaHeaderIsFoundWhereItMayNotBe) {
   write("cuda/good.cpp", "#include <cuda.h>\n");
+  write("tests/gpu/good.cu", "#include <cuda_runtime.h>\n");
   write("src/core/bad.cpp", "#include <cuda_runtime_api.h>\n");
   write("tests/bad.cpp", "#include \"nvml.h\"\n");
-  EXPECT_EQ(check_cuda_headers(tree()),
-            (Violations{"src/core/bad.cpp:2: cuda_runtime_api.h is a CUDA header, and this is not "
-                        "below cuda/",
-                        "tests/bad.cpp:2: nvml.h is a CUDA header, and this is not below cuda/"}));
+  const std::string why = " is a CUDA header, and this is not below cuda/ or tests/gpu/";
+  EXPECT_EQ(check_cuda_headers(tree()), (Violations{"src/core/bad.cpp:2: cuda_runtime_api.h" + why,
+                                                    "tests/bad.cpp:2: nvml.h" + why}));
 }
 
 TEST_F(TreeRulesTest, APublicHeaderThatNeedsMoreThanStandardHeadersIsFound) {

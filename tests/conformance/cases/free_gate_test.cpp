@@ -52,6 +52,19 @@ class C84 : public ::testing::Test {
   std::atomic<int> violations_{0};
 };
 
+TEST_F(C84, AHolderThatRunsShortDoesNotWaitForTheDevice) {
+  const Address pending = s_.malloc(838'860'800);
+  const StreamHandle side = s_.make_stream();
+  s_.busy(side);  // as behind the half of a collective that is launched
+  ASSERT_EQ(s_.record(pending, side), StatusCode::kOk);
+  ASSERT_EQ(s_.free(pending), StatusCode::kOk);
+  lock_gate();
+  EXPECT_EQ(allocate(838'860'800).code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(s_.calls(DriverEntry::kSynchronizeEvent), 0u);
+  unlock_gate();
+  EXPECT_TRUE(allocate(838'860'800).is_ok());
+}
+
 TEST_F(C84, MallocThatMustReleaseWaitsAndNobodyElseDoes) {
   cache(838'860'800);
   cache(512);

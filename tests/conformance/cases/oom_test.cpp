@@ -45,6 +45,19 @@ TEST(C13, PendingBlockIsUsedAfterTheWait) {
   EXPECT_EQ(s.stats().num_ooms, 0);
 }
 
+TEST(C13, BlockFoundAfterTheWaitSparesTheRestOfTheCache) {
+  Scenario s(1'073'741'824);
+  const StreamHandle s1 = s.make_stream();
+  s.free(s.malloc(268'435'456, s.make_stream()));
+  const Address b = s.malloc(629'145'600);
+  s.busy(s1);
+  s.record(b, s1);
+  s.free(b);
+  EXPECT_EQ(s.malloc(629'145'600), b);
+  EXPECT_EQ(s.calls(DriverEntry::kFree), 0u);
+  EXPECT_EQ(s.reserved(), 268'435'456u + 629'145'600u);
+}
+
 TEST(C14, SegmentOfAPendingBlockIsReclaimedAfterTheWait) {
   Scenario s(1'073'741'824);
   const StreamHandle s1 = s.make_stream();

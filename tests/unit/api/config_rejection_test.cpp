@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configuration texts that are refused: each message names the option, the value, the offset and
 // what is allowed. That a refusal changes nothing follows from the signature (values in, values
-// out); that the process's settings survive is in c_api_config_test.cpp.
+// out); that the process's settings survive is in configure_test.cpp.
 #include <gtest/gtest.h>
 
 #include <string>

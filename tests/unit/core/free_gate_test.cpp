@@ -118,6 +118,43 @@ TEST(FreeGateTest, LockingAgainNeverWaitsForFreesThatWait) {
   freeing.join();
 }
 
+TEST(FreeGateTest, TryEnterTellsWhoHoldsItAndNeverWaits) {
+  using Entry = FreeGate::Entry;
+  FreeGate gate;
+  EXPECT_EQ(gate.try_enter(), Entry::kEntered);
+  gate.leave();
+  gate.lock();
+  EXPECT_EQ(gate.try_enter(), Entry::kHeldByThisThread);
+  std::thread([&gate] { EXPECT_EQ(gate.try_enter(), Entry::kHeldByOthers); }).join();
+  EXPECT_TRUE(gate.unlock());
+  EXPECT_EQ(gate.try_enter(), Entry::kEntered);
+  std::thread locker([&gate] {
+    gate.lock();  // waits for the free under way
+    EXPECT_TRUE(gate.unlock());
+  });
+  gate.leave();
+  locker.join();
+}
+
+TEST(FreeGateTest, WaitingForTheOpenGateEndsWithTheLastHold) {
+  FreeGate gate;
+  gate.wait_until_open();
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<bool> is_released = false;
+    gate.lock();
+    gate.lock();
+    std::thread waiting([&] {
+      gate.wait_until_open();
+      EXPECT_TRUE(is_released);
+    });
+    EXPECT_TRUE(gate.unlock());
+    let_others_run();
+    is_released = true;
+    EXPECT_TRUE(gate.unlock());
+    waiting.join();
+  }
+}
+
 TEST(FreeGateTest, ManyThreadsNeverFreeWhileAnyHoldsIt) {
   FreeGate gate;
   std::atomic<int> holders = 0;

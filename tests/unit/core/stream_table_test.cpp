@@ -7,6 +7,7 @@
 #include <set>
 #include <thread>
 
+#include "core/routing.hpp"
 #include "core/thread_state.hpp"
 
 namespace quarry {
@@ -144,6 +145,15 @@ TEST(ThreadStateTest, CallbackScopesNestAndMarkTheirOwnThreadOnly) {
     std::thread([] { EXPECT_FALSE(is_driver_callback_thread()); }).join();
   }
   EXPECT_FALSE(is_driver_callback_thread());
+}
+
+TEST(RoutingWordTest, IsClearUntilAReasonIsSet) {
+  RoutingWord routing;
+  EXPECT_TRUE(routing.is_clear());
+  EXPECT_FALSE(routing.has(RoutingReason::kForked));
+  routing.set(RoutingReason::kForked);
+  EXPECT_FALSE(routing.is_clear());
+  EXPECT_TRUE(routing.has(RoutingReason::kForked));
 }
 
 }  // namespace

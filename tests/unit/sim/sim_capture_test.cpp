@@ -61,7 +61,7 @@ TEST_F(SimCaptureTest, WorkOfACaptureRunsAtTheLaunchOnly) {
   EXPECT_EQ(sim_.launch_graph(graph, b_), DriverCode::kInvalidHandle);
 }
 
-TEST_F(SimCaptureTest, AWaitForkAStreamIntoTheCaptureAndEndReleasesIt) {
+TEST_F(SimCaptureTest, AWaitForksAStreamIntoTheCaptureAndEndReleasesIt) {
   begin();
   order(a_, b_);
   EXPECT_EQ(status(b_), CaptureStatus::kActive);

@@ -35,6 +35,20 @@ TEST_F(CliReplay, PrintsOneJsonObjectForEachTraceAndConfiguration) {
   }
 }
 
+TEST_F(CliReplay, TakesOneConfigurationPerOptionWhereverTheTracesStand) {
+  write("one.csv", kGoodTrace);
+  write("two.csv", kGoodTrace);
+  const CliResult result =
+      run("replay one.csv --conf segments:plain,thread_cache:False two.csv --json "
+          "--conf 'roundup_power2_divisions:[64:8,>:4]'");
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  const auto lines = parse_lines(result.out);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0]["conf"], "segments:plain,thread_cache:False");
+  EXPECT_EQ(lines[1]["conf"], "roundup_power2_divisions:[64:8,>:4]");
+  EXPECT_EQ(lines[2]["trace"], "two.csv");
+}
+
 TEST_F(CliReplay, PrintsATableForPeople) {
   write("one.csv", kGoodTrace);
   write("reference.csv", "trace,pytorch_peak_reserved_bytes\none,20971520\n");

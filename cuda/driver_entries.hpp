@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver API's entry points that Quarry calls, looked up at run time in libcuda.so.1. Nothing
+// is linked, so that the library loads on a machine without a GPU. Entries newer than CUDA 11.3
+// are optional; everything else must be there.
+#pragma once
+
+#include <cudaTypedefs.h>
+
+#include "base/status.hpp"
+
+namespace quarry::cuda {
+
+// X(member, name in the driver, CUDA version of the ABI, symbol where there is no
+// cuGetProcAddress)
+#define QUARRY_REQUIRED_ENTRIES(X)                                                  \
+  X(init, cuInit, 2000, "cuInit")                                                   \
+  X(driver_get_version, cuDriverGetVersion, 2020, "cuDriverGetVersion")             \
+  X(device_get_count, cuDeviceGetCount, 2000, "cuDeviceGetCount")                   \
+  X(device_get, cuDeviceGet, 2000, "cuDeviceGet")                                   \
+  X(device_get_attribute, cuDeviceGetAttribute, 2000, "cuDeviceGetAttribute")       \
+  X(device_total_mem, cuDeviceTotalMem, 3020, "cuDeviceTotalMem_v2")                \
+  X(primary_ctx_retain, cuDevicePrimaryCtxRetain, 7000, "cuDevicePrimaryCtxRetain") \
+  X(ctx_get_current, cuCtxGetCurrent, 4000, "cuCtxGetCurrent")                      \
+  X(ctx_push_current, cuCtxPushCurrent, 4000, "cuCtxPushCurrent_v2")                \
+  X(ctx_pop_current, cuCtxPopCurrent, 4000, "cuCtxPopCurrent_v2")                   \
+  X(ctx_enable_peer_access, cuCtxEnablePeerAccess, 4000, "cuCtxEnablePeerAccess")   \
+  X(mem_get_info, cuMemGetInfo, 3020, "cuMemGetInfo_v2")                            \
+  X(mem_alloc, cuMemAlloc, 3020, "cuMemAlloc_v2")                                   \
+  X(mem_free, cuMemFree, 3020, "cuMemFree_v2")                                      \
+  X(event_create, cuEventCreate, 2000, "cuEventCreate")                             \
+  X(event_destroy, cuEventDestroy, 4000, "cuEventDestroy_v2")                       \
+  X(event_record, cuEventRecord, 2000, "cuEventRecord")                             \
+  X(event_query, cuEventQuery, 2000, "cuEventQuery")                                \
+  X(event_synchronize, cuEventSynchronize, 2000, "cuEventSynchronize")              \
+  X(stream_wait_event, cuStreamWaitEvent, 3020, "cuStreamWaitEvent")                \
+  X(stream_is_capturing, cuStreamIsCapturing, 10000, "cuStreamIsCapturing")         \
+  X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, 10010,                \
+    "cuThreadExchangeStreamCaptureMode")                                            \
+  X(mem_address_reserve, cuMemAddressReserve, 10020, "cuMemAddressReserve")         \
+  X(mem_address_free, cuMemAddressFree, 10020, "cuMemAddressFree")                  \
+  X(mem_create, cuMemCreate, 10020, "cuMemCreate")                                  \
+  X(mem_release, cuMemRelease, 10020, "cuMemRelease")                               \
+  X(mem_map, cuMemMap, 10020, "cuMemMap")                                           \
+  X(mem_unmap, cuMemUnmap, 10020, "cuMemUnmap")                                     \
+  X(mem_set_access, cuMemSetAccess, 10020, "cuMemSetAccess")                        \
+  X(mem_get_granularity, cuMemGetAllocationGranularity, 10020, "cuMemGetAllocationGranularity")
+
+#define QUARRY_OPTIONAL_ENTRIES(X)                        \
+  X(stream_get_id, cuStreamGetId, 12000, "cuStreamGetId") \
+  X(ctx_record_event, cuCtxRecordEvent, 12050, "cuCtxRecordEvent")
+
+// One function pointer for each entry; null where an optional one is missing.
+struct DriverEntries {
+#define QUARRY_DECLARE(member, name, version, symbol) PFN_##name##_v##version member = nullptr;
+  QUARRY_REQUIRED_ENTRIES(QUARRY_DECLARE)
+  QUARRY_OPTIONAL_ENTRIES(QUARRY_DECLARE)
+#undef QUARRY_DECLARE
+};
+
+// Opens libcuda.so.1, which then stays open for the life of the process, and fills the table.
+// kNotSupported if there is no such library, or one too old; says which entry is missing.
+Result<DriverEntries> load_driver_entries();
+
+}  // namespace quarry::cuda

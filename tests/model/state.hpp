@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// The world that operations act on: a real Allocator over the simulated device, the user's blocks
+// and streams by number, and beside them a ledger that says what the allocator's answers and
+// figures must be. The first thing that is wrong is kept as text; nothing here ends the process
+// (Allocator::validate does). One operation at a time, on any thread of the team.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/allocator.hpp"
+#include "core/thread_state.hpp"
+#include "sim/sim_driver.hpp"
+#include "tests/model/case.hpp"
+#include "tests/model/ledger.hpp"
+#include "tests/model/tally.hpp"
+#include "tests/model/thread_team.hpp"
+#include "tests/unit/sim/mutant_driver.hpp"
+
+namespace quarry::model {
+
+// A stream as the user knows it. Retiring it begins a new generation.
+struct UserStream {
+  StreamRef ref;              // for the simulator, from any thread
+  StreamHandle handle{};      // for the allocator
+  std::optional<int> thread;  // of a per-thread default stream: who may name it
+  sim::StreamKind kind = sim::StreamKind::kBlocking;
+  bool is_made = false;  // by the user, who may destroy it
+  bool has_endless_work = false;
+  std::optional<int> capturing_thread;  // while it captures
+  StreamName name;                      // number and generation
+  std::uint64_t submissions = 0;        // work and waits of the user
+};
+
+struct UserBlock {
+  DeviceId device = 0;
+  Address address = 0;
+  Bytes requested_bytes = 0;
+  Bytes bytes = 0;  // of the whole block
+  StreamName owner;
+  std::vector<StreamName> recorded;
+  sim::LifetimeId lifetime{};
+};
+
+inline constexpr int kSlots = 96;
+
+class State {
+ public:
+  explicit State(const CaseOptions& options);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  // Keeps the first.
+  void fail(std::string what);
+  bool has_failed() const { return !failure_.empty(); }
+  const std::string& failure() const { return failure_; }
+
+  const CaseOptions& options() const { return options_; }
+  SimDriver& sim() { return sim_; }
+  const SimDriver& sim() const { return sim_; }
+  Allocator& allocator() { return *allocator_; }
+  Ledger& ledger() { return ledger_; }
+
+  // --- Names -----------------------------------------------------------------------------------
+  std::optional<UserBlock>& block(int slot) { return blocks_[index(slot, kSlots)]; }
+  // What the slot held last; 0: nothing yet.
+  Address& last_freed(int slot) { return last_freed_[index(slot, kSlots)]; }
+  DeviceId device(int number) const { return index(number, options_.device_count); }
+  UserStream& stream(int number);
+  UserStream& stream_of(DeviceId device, int number);
+  // Null if it was retired since.
+  UserStream* find(StreamName name);
+  std::vector<UserStream>& streams() { return streams_; }
+
+  // --- Acting ----------------------------------------------------------------------------------
+  // Runs `call` as that caller and returns its result.
+  template <class Call>
+  auto call_as(Caller caller, Call call);
+  // Who must make calls that name the stream, or who was wanted. Nobody while the main thread
+  // holds the gate and the stream is another thread's.
+  std::optional<Caller> choose_caller(const UserStream& stream, Caller wanted) const;
+  Caller choose_caller(Caller wanted) const;
+  // Whether the user may launch work there now.
+  bool is_usable(const UserStream& stream) const;
+  void submit(UserStream& stream, sim::WorkTime time, sim::LifetimeId use = {});
+  void order(UserStream& before, UserStream& after);
+
+  // The bookkeeping around a free that succeeded or is about to; see operations_blocks.cpp.
+  void end_block(std::optional<UserBlock>& place, int slot, bool may_wait);
+  // The block was told to be touched: its segment is validated after the operation.
+  void touch(Address address) { touched_ = address; }
+
+  // --- Switches --------------------------------------------------------------------------------
+  bool is_gate_held = false;
+  int offered_slot = -1;
+  // The next driver calls may fail on purpose: answers that say so are right.
+  bool are_faults_possible = false;
+  // They have failed, perhaps while a capture needed a bracket.
+  bool may_captures_be_lost = false;
+
+  // What was come across.
+  Tally tally;
+
+  // --- Judging ---------------------------------------------------------------------------------
+  // After each operation: figures against the ledger, the oracle, captures, misuse, the segment.
+  void check();
+  // Everything that should be exact once nothing is pending.
+  void check_quiet();
+  DeviceStats stats(DeviceId device) { return allocator_->get_stats(device).value(); }
+  // The bytes of the segments in which the user holds something.
+  Bytes calculate_held_segment_bytes(DeviceId device) const;
+  // What the limits allow to be reserved.
+  Bytes calculate_allowed_bytes(DeviceId device);
+
+  // Gives everything back; what is left at the end must be nothing.
+  void finish();
+
+ private:
+  static int index(int number, int count) { return ((number % count) + count) % count; }
+  void make_streams();
+  void add_observers();
+  void check_oracle();
+
+  const CaseOptions options_;
+  SimDriver sim_;
+  MutantDriver driver_;
+  std::unique_ptr<Allocator> allocator_;
+  ThreadTeam team_;
+  std::vector<UserStream> streams_;  // device by device
+  int streams_per_device_ = 0;
+  std::vector<std::optional<UserBlock>> blocks_;
+  std::vector<Address> last_freed_;
+  Ledger ledger_;
+  Address touched_ = 0;
+  std::string failure_;
+};
+
+template <class Call>
+auto State::call_as(Caller caller, Call call) {
+  std::optional<decltype(call())> result;
+  const bool is_callback = caller == Caller::kDriverCallback;
+  team_.run(is_callback ? 0 : static_cast<int>(caller), [&] {
+    if (!is_callback) {
+      result.emplace(call());
+      return;
+    }
+    sim_.set_callback_thread(true);
+    {
+      DriverCallbackScope scope;
+      result.emplace(call());
+    }
+    sim_.set_callback_thread(false);
+  });
+  return std::move(*result);
+}
+
+// Whether the answer to `caller` was true; see oom_check.cpp. `before`: figures before the call.
+void check_out_of_memory(State& state, const Allocate& request, Caller caller,
+                         const UserStream& stream, const DeviceStats& before);
+
+}  // namespace quarry::model
