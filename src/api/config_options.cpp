@@ -206,12 +206,9 @@ constexpr ConfigOption kOptions[] = {
      [](const ConfigItem& i, Config&) {
        return expect_only(i, "False", {"True"}, kNotYetExpandable);
      }},
-    {"thread_cache", "True or False", "False", "False",
-     "Serve repeated sizes from a cache of the calling thread.",
-     [](const ConfigItem& i, Config&) {
-       return expect_only(i, "False", {"True"},
-                          "needs thread caches, which this version does not have yet");
-     }},
+    {"thread_cache", "True or False", "True or False", "True",
+     "Serve repeated sizes from magazines of the calling thread, without a lock.",
+     [](const ConfigItem& i, Config& c) { return read_bool(i, c.thread_cache); }},
     {"backend", "word", "native", "native",
      "Upstream's choice of allocator: native is Quarry's own, the only one here.",
      [](const ConfigItem& i, Config&) {

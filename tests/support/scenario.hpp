@@ -21,9 +21,16 @@ namespace quarry::test {
 
 inline constexpr StreamHandle kS0 = StreamHandle::kLegacy;
 
+// As PyTorch decides: what the cases' figures are about.
+inline Config make_classic_config() {
+  Config config;
+  config.thread_cache = false;
+  return config;
+}
+
 struct ScenarioOptions {
   sim::SimOptions sim;
-  Config config;
+  Config config = make_classic_config();
   static ScenarioOptions with_cap(Bytes cap) {
     ScenarioOptions options;
     options.sim.physical_bytes = cap;

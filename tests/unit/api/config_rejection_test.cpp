@@ -50,7 +50,6 @@ TEST(ConfigRefuses, ValuesThatThisVersionDoesNotHaveYet) {
       {"segments:auto", {"'segments'", "'auto'", "not have yet", "allowed: plain"}},
       {"segments:expandable", {"'expandable'", "not have yet"}},
       {"expandable_segments:True", {"'True'", "not have yet", "allowed: False"}},
-      {"thread_cache:True", {"'thread_cache'", "not have yet", "allowed: False"}},
       {"backend:cudaMallocAsync", {"'cudaMallocAsync'", "allowed: native"}},
       {"release_lock_on_cudamalloc:False", {"never holds its lock", "allowed: True"}},
       {"release_lock_on_hipmalloc:False", {"never holds its lock"}},
