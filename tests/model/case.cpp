@@ -78,6 +78,7 @@ std::string format(const Case& experiment) {
                Field{"", usual.reuse_addresses});
   append_field(text, Field{"reuse_stream_handles", options.reuse_stream_handles},
                Field{"", usual.reuse_stream_handles});
+  append_field(text, Field{"thread_cache", options.thread_cache}, Field{"", usual.thread_cache});
   append_field(text, Field{"calls_take_time", options.calls_take_time},
                Field{"", usual.calls_take_time});
   append_field(text, Field{"mutant", options.mutant}, Field{"", usual.mutant});

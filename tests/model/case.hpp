@@ -32,6 +32,7 @@ struct CaseOptions {
   bool reuse_addresses = true;
   bool reuse_stream_handles = true;
   bool calls_take_time = false;
+  bool thread_cache = true;  // at the start; Configure may change it
   Mutant mutant = Mutant::kNone;
 };
 

@@ -65,7 +65,10 @@ Bytes Generator::make_extreme_size() {
 
 Bytes Generator::make_size() {
   const std::uint64_t kind = entropy_.below(100);
-  if (kind < 40) return 1 + entropy_.below(64_KiB);
+  if (kind < 20) return 1 + entropy_.below(64_KiB);
+  if (kind < 45) {  // asked for again and again, as magazines need it
+    return entropy_.pick({Bytes{1}, Bytes{512}, Bytes{4000}, 40_KiB, 1_MiB, 3_MiB, 12_MiB});
+  }
   if (kind < 60) {
     return entropy_.pick({Bytes{512}, Bytes{513}, 1_MiB - 512, 1_MiB, 1_MiB + 1, 2_MiB,
                           10_MiB - 512, 10_MiB, 10_MiB + 1, 20_MiB, 20_MiB + 512});
@@ -142,6 +145,8 @@ Operation Generator::make_capture_operation() {
 
 Operation Generator::make_configure() {
   Configure to;
+  // Off from the start stays off: then every figure is exact.
+  to.thread_cache = options_.thread_cache && entropy_.chance(80);
   if (entropy_.chance(30)) return to;
   to.large_segment_mib = entropy_.pick({12, 20, 20, 32, 64});
   to.max_split_mib = entropy_.pick({0, 0, to.large_segment_mib, 32, 100});
@@ -194,6 +199,7 @@ Case generate_case(Entropy& entropy, std::size_t count, Repertoire repertoire) {
   made.options.physical_bytes = entropy.pick({64_MiB, 256_MiB, 512_MiB, 2_GiB});
   made.options.reuse_addresses = entropy.chance(70);
   made.options.reuse_stream_handles = entropy.chance(70);
+  made.options.thread_cache = entropy.chance(70);
   made.options.calls_take_time = entropy.chance(30);
   Generator generator(entropy, made.options, repertoire);
   while (made.operations.size() < count && !entropy.is_exhausted())

@@ -38,13 +38,15 @@ std::string Ledger::compare(DeviceId device, const DeviceStats& stats,
   } exact[] = {
       {"allocation.current", stats.allocation.all.current, own.count},
       {"allocated_bytes.current", stats.allocated_bytes.all.current, own.bytes},
-      {"allocated_bytes.peak", stats.allocated_bytes.all.peak, own.peak_bytes},
+      {"allocated_bytes.peak", is_peak_exact ? stats.allocated_bytes.all.peak : own.peak_bytes,
+       own.peak_bytes},
       {"allocated_bytes.allocated", stats.allocated_bytes.all.allocated, own.risen_bytes},
       {"allocated_bytes.freed", stats.allocated_bytes.all.freed, own.fallen_bytes},
       {"allocator_slack", stats.allocator_slack, own.bytes - own.requested_bytes},
       {"num_ooms", stats.num_ooms, own.ooms},
       {"size_mismatches", stats.size_mismatches, own.size_mismatches},
-      {"cached_bytes + active_bytes", stats.cached_bytes + stats.active_bytes.all.current,
+      {"cached_bytes + parked_bytes + active_bytes",
+       stats.cached_bytes + stats.parked_bytes + stats.active_bytes.all.current,
        stats.reserved_bytes.all.current},
   };
   for (const auto& figure : exact) {

@@ -48,6 +48,8 @@ struct DeviceLedger {
 };
 
 struct Ledger {
+  // Magazines make a peak inexact by what other threads did in theirs meanwhile.
+  bool is_peak_exact = true;
   std::vector<DeviceLedger> devices;
   std::int64_t invalid_frees = 0;  // of all devices
 

@@ -218,6 +218,7 @@ struct Configure {
   int fraction_percent = 100;
   bool rejects_early = false;
   bool upstream_quirks = true;
+  bool thread_cache = true;
   void perform(State& state) const;
   static constexpr const char* kName = "Configure";
   auto fields() const {
@@ -226,7 +227,7 @@ struct Configure {
         Field{"max_non_split_rounding_mib", max_non_split_rounding_mib},
         Field{"divisions", divisions}, Field{"garbage_percent", garbage_percent},
         Field{"fraction_percent", fraction_percent}, Field{"rejects_early", rejects_early},
-        Field{"upstream_quirks", upstream_quirks});
+        Field{"upstream_quirks", upstream_quirks}, Field{"thread_cache", thread_cache});
   }
 };
 

@@ -153,6 +153,7 @@ void Configure::perform(State& state) const {
   config.per_process_memory_fraction = fraction_percent / 100.0;
   config.throw_on_cudamalloc_oom = rejects_early;
   config.upstream_quirks = upstream_quirks;
+  config.thread_cache = thread_cache;
   state.allocator().configure(config);
   if (state.allocator().get_config() != config) state.fail("configure did not take");
 }

@@ -30,15 +30,22 @@ Lie get_lie(Mutant mutant) {
   }
 }
 
+Config make_config(const CaseOptions& options) {
+  Config config;
+  config.thread_cache = options.thread_cache;
+  return config;
+}
+
 }  // namespace
 
 State::State(const CaseOptions& options)
     : options_(options),
       sim_(make_sim_options(options)),
       driver_(sim_, get_lie(options.mutant), sim_.create_stream(0, sim::StreamKind::kNonBlocking)),
-      allocator_(Allocator::create(driver_, Config{}).value()),
+      allocator_(Allocator::create(driver_, make_config(options)).value()),
       blocks_(kSlots),
       last_freed_(kSlots) {
+  ledger_.is_peak_exact = !options.thread_cache;
   ledger_.devices.resize(static_cast<std::size_t>(options.device_count));
   make_streams();
   add_observers();

@@ -79,7 +79,7 @@ TEST(MutexDeathTest, TwoOfOneRankEndDebugBuilds) {
 }
 
 TEST(MutexDeathTest, TakingOneTwiceEndsDebugBuildsInsteadOfHanging) {
-  Mutex mutex(LockRank::kPointerMap);
+  Mutex mutex(LockRank::kDevice);
   MutexLock lock(mutex);
   EXPECT_DEATH(mutex.lock(), "invariant does not hold");
 }

@@ -41,12 +41,10 @@ TEST(BlockTest, AllocatedAndPendingAreActive) {
 
 // What each state may become; every other transition ends the process.
 TEST(BlockDeathTest, OnlyTheTransitionsThatExistAreMade) {
-  const auto make = [](BlockState state) {
-    Block block;
+  const auto bring = [](Block& block, BlockState state) {
     if (state == BlockState::kRetiring) block.become_retiring();
     if (state == BlockState::kAllocated || state == BlockState::kPending) block.become_allocated();
     if (state == BlockState::kPending) block.become_pending();
-    return block;
   };
   struct Transition {
     BlockState from;
@@ -59,7 +57,8 @@ TEST(BlockDeathTest, OnlyTheTransitionsThatExistAreMade) {
           Transition{BlockState::kAllocated, &Block::become_pending},
           Transition{BlockState::kFree, &Block::become_retiring},
           Transition{BlockState::kRetiring, &Block::return_from_retiring}}) {
-      Block block = make(state);
+      Block block;
+      bring(block, state);
       if (state == transition.from) {
         (block.*transition.change)();
         EXPECT_NE(block.state(), state);

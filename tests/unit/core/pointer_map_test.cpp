@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <random>
 #include <thread>
 #include <unordered_map>
@@ -13,30 +15,30 @@ namespace {
 
 TEST(PointerMapTest, AnUnknownAddressIsNoBlockOfNoDevice) {
   const PointerMap map;
-  EXPECT_EQ(map.find(0x7f0000000000), nullptr);
-  EXPECT_EQ(map.find_device(0x7f0000000000), -1);
+  EXPECT_EQ(map.find(0x7f0000000000).block, nullptr);
+  EXPECT_EQ(map.find(0).block, nullptr);
 }
 
 TEST(PointerMapTest, ABlockIsFoundWithItsDeviceUntilItIsRemoved) {
   PointerMap map;
   Block block;
   map.insert(0x200, 3, block);
-  EXPECT_EQ(map.find(0x200), &block);
-  EXPECT_EQ(map.find_device(0x200), 3);
-  EXPECT_EQ(map.find(0x400), nullptr);
+  EXPECT_EQ(map.find(0x200).block, &block);
+  EXPECT_EQ(map.find(0x200).device, 3);
+  EXPECT_EQ(map.find(0x400).block, nullptr);
   map.remove(0x200);
-  EXPECT_EQ(map.find(0x200), nullptr);
-  EXPECT_EQ(map.find_device(0x200), -1);
+  EXPECT_EQ(map.find(0x200).block, nullptr);
+  EXPECT_EQ(map.find(0x200).block, nullptr);
   map.insert(0x200, 1, block);
-  EXPECT_EQ(map.find_device(0x200), 1);
+  EXPECT_EQ(map.find(0x200).device, 1);
 }
 
 TEST(PointerMapTest, AnInteriorAddressIsNotFound) {
   PointerMap map;
   Block block;
   map.insert(0x10000, 0, block);
-  EXPECT_EQ(map.find(0x10001), nullptr);
-  EXPECT_EQ(map.find(0x10100), nullptr);
+  EXPECT_EQ(map.find(0x10001).block, nullptr);
+  EXPECT_EQ(map.find(0x10100).block, nullptr);
 }
 
 TEST(PointerMapDeathTest, WrongInsertsAndRemovesEndTheProcess) {
@@ -69,13 +71,13 @@ TEST(PointerMapTest, RandomOperationsEqualAHashMapWhateverTheRuns) {
       }
       const Address probe = (random() % keys + 1) * 512;
       const auto expected = model.find(probe);
-      ASSERT_EQ(map.find(probe), expected == model.end() ? nullptr : expected->second);
+      ASSERT_EQ(map.find(probe).block, expected == model.end() ? nullptr : expected->second);
     }
     for (Address key = 0; key < keys; ++key) {
       const Address address = (key + 1) * 512;
       const bool is_in = model.count(address) > 0;
-      ASSERT_EQ(map.find(address), is_in ? &blocks[key] : nullptr);
-      ASSERT_EQ(map.find_device(address), is_in ? static_cast<DeviceId>(key % 8) : -1);
+      ASSERT_EQ(map.find(address).block, is_in ? &blocks[key] : nullptr);
+      ASSERT_EQ(map.find(address).device, is_in ? static_cast<DeviceId>(key % 8) : 0);
     }
   }
 }
@@ -96,7 +98,8 @@ TEST(PointerMapTest, RemovalInAnyOrderLosesNoOther) {
       map.remove((order[removed] + 1) * 2_MiB);
       if (removed % 97 != 0) continue;
       for (std::size_t i = 0; i < order.size(); ++i) {
-        ASSERT_EQ(map.find((order[i] + 1) * 2_MiB), i > removed ? &blocks[order[i]] : nullptr);
+        ASSERT_EQ(map.find((order[i] + 1) * 2_MiB).block,
+                  i > removed ? &blocks[order[i]] : nullptr);
       }
     }
   }
@@ -110,7 +113,7 @@ TEST(PointerMapTest, ThreadsOnDifferentBlocksDoNotDisturbEachOther) {
       for (Address i = 0; i < blocks.size(); ++i)
         map.insert(first + i * 512, 0, blocks[i]);
       for (Address i = 0; i < blocks.size(); ++i) {
-        ASSERT_EQ(map.find(first + i * 512), &blocks[i]);
+        ASSERT_EQ(map.find(first + i * 512).block, &blocks[i]);
         map.remove(first + i * 512);
       }
     }
@@ -120,6 +123,35 @@ TEST(PointerMapTest, ThreadsOnDifferentBlocksDoNotDisturbEachOther) {
     threads.emplace_back(work, i * 1_GiB);
   for (std::thread& thread : threads)
     thread.join();
+}
+
+// A block that nobody removes is found at every moment, whatever moves around it.
+TEST(PointerMapTest, ALookupNeverMissesWhileOthersInsertAndRemoveAroundIt) {
+  PointerMap map;
+  std::vector<Block> blocks(3000);
+  for (Address i = 0; i < blocks.size(); i += 3)
+    map.insert((i + 1) * 512, 0, blocks[i]);
+  std::atomic<bool> is_done{false};
+  std::thread writer([&] {
+    for (int round = 0; round < 100; ++round) {
+      for (Address i = 1; i < blocks.size(); i += 3)
+        map.insert((i + 1) * 512, 0, blocks[i]);
+      for (Address i = 1; i < blocks.size(); i += 3)
+        map.remove((i + 1) * 512);
+    }
+    is_done = true;
+  });
+  std::size_t wrong = 0;
+  do {
+    for (Address i = 0; i < blocks.size(); ++i) {
+      const Block* const found = map.find((i + 1) * 512).block;
+      if (i % 3 == 0 && found != &blocks[i]) ++wrong;
+      if (i % 3 == 1 && found != nullptr && found != &blocks[i]) ++wrong;
+      if (i % 3 == 2 && found != nullptr) ++wrong;
+    }
+  } while (!is_done);
+  writer.join();
+  EXPECT_EQ(wrong, 0u);
 }
 
 }  // namespace

@@ -72,8 +72,8 @@ TEST(DeviceStatsTest, KeysArePyTorchsAndOurs) {
       "num_device_alloc", "num_device_free", "max_split_size",
       // Quarry's own.
       "allocator_slack", "external_bytes", "largest_free_block", "pending_bytes", "cached_bytes",
-      "idle_bytes", "fences_outstanding", "fences_failed", "invalid_frees", "size_mismatches",
-      "driver_free_failures"};
+      "parked_bytes", "idle_bytes", "fences_outstanding", "fences_failed", "invalid_frees",
+      "size_mismatches", "driver_free_failures"};
   const std::vector<std::string> metrics = {".current", ".peak", ".allocated", ".freed"};
   for (const std::string name :
        {"allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes",
@@ -120,8 +120,8 @@ TEST(DeviceStatsTest, EveryFigureAppearsUnderItsOwnKey) {
        {&stats.num_alloc_retries, &stats.num_ooms, &stats.num_oom_rejections,
         &stats.num_sync_all_streams, &stats.num_device_alloc, &stats.num_device_free,
         &stats.max_split_size, &stats.allocator_slack, &stats.external_bytes,
-        &stats.largest_free_block, &stats.pending_bytes, &stats.cached_bytes, &stats.idle_bytes,
-        &stats.fences_outstanding, &stats.fences_failed, &stats.invalid_frees,
+        &stats.largest_free_block, &stats.pending_bytes, &stats.cached_bytes, &stats.parked_bytes,
+        &stats.idle_bytes, &stats.fences_outstanding, &stats.fences_failed, &stats.invalid_frees,
         &stats.size_mismatches, &stats.driver_free_failures}) {
     *scalar = next++;
   }
