@@ -30,6 +30,7 @@ Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle, Block** evict
   Set& set = get_set(size, handle);
   Magazine* const magazine = find(set, size, handle);
   if (magazine == nullptr || magazine->top == nullptr) {
+    if (size > kSmallMax) empty_large(evicted);
     remember(set, size, handle, evicted);
     return nullptr;
   }
@@ -42,6 +43,7 @@ Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle, Block** evict
 
   const auto block_bytes = static_cast<std::int64_t>(block.size);
   parked_bytes_ -= block_bytes;
+  large_parked_ -= size > kSmallMax ? 1 : 0;
   const int family = static_cast<int>(block.segment->family);
   has_counts_ = true;
   counts_.blocks.take(family, 1);
@@ -53,6 +55,7 @@ Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle, Block** evict
 bool ThreadMagazines::try_park(Block& block, std::uint64_t thread_token) noexcept {
   const Stream& owner = *block.owner;
   if (block.foreign_uses != nullptr || block.is_oversize_counted) return false;
+  if (block.size > kSmallMax && block.size != block.segment->size) return false;
   if (owner.is_per_thread() && owner.thread != thread_token) return false;
   const Bytes size = round_up(block.requested_bytes, kMinBlock);
   const auto block_bytes = static_cast<std::int64_t>(block.size);
@@ -66,6 +69,7 @@ bool ThreadMagazines::try_park(Block& block, std::uint64_t thread_token) noexcep
   ++magazine->count;
 
   parked_bytes_ += block_bytes;
+  large_parked_ += size > kSmallMax ? 1 : 0;
   const int family = static_cast<int>(block.segment->family);
   has_counts_ = true;
   counts_.blocks.park(family, 1);
@@ -93,7 +97,19 @@ void ThreadMagazines::remember(Set& set, Bytes size, StreamHandle handle,
   if (magazine->requests < kRequestsToPark) ++magazine->requests;
 }
 
+// Large blocks coalesce to serve other sizes: as soon as one is asked for that is not parked, all
+// are given back first.
+void ThreadMagazines::empty_large(Block** list) noexcept {
+  if (large_parked_ == 0) return;
+  for (Set& set : sets_) {
+    for (Magazine& magazine : set) {
+      if (magazine.size > kSmallMax) empty(magazine, list);
+    }
+  }
+}
+
 void ThreadMagazines::empty(Magazine& magazine, Block** list) noexcept {
+  if (magazine.size > kSmallMax) large_parked_ -= magazine.count;
   while (Block* block = magazine.top) {
     magazine.top = block->left;
     block->left = *list;

@@ -105,6 +105,7 @@ class alignas(64) ThreadMagazines {
   void remember(Set& set, Bytes size, StreamHandle handle, Block** evicted) noexcept
       QUARRY_REQUIRES(lock_);
   void empty(Magazine& magazine, Block** list) noexcept QUARRY_REQUIRES(lock_);
+  void empty_large(Block** list) noexcept QUARRY_REQUIRES(lock_);
 
   const RoutingWord& routing_;
   SpinLock lock_;
@@ -112,6 +113,7 @@ class alignas(64) ThreadMagazines {
   std::atomic<int> shares_{2};
   std::uint32_t clock_ QUARRY_GUARDED_BY(lock_) = 0;
   std::int64_t parked_bytes_ QUARRY_GUARDED_BY(lock_) = 0;
+  std::int64_t large_parked_ QUARRY_GUARDED_BY(lock_) = 0;  // blocks of more than 1 MiB
   MagazineCounts counts_ QUARRY_GUARDED_BY(lock_);
   bool has_counts_ QUARRY_GUARDED_BY(lock_) = false;
   std::array<Set, kSets> sets_ QUARRY_GUARDED_BY(lock_);
