@@ -97,8 +97,7 @@ void ThreadMagazines::remember(Set& set, Bytes size, StreamHandle handle,
   if (magazine->requests < kRequestsToPark) ++magazine->requests;
 }
 
-// Large blocks coalesce to serve other sizes: as soon as one is asked for that is not parked, all
-// are given back first.
+// A large request that is not served from here may do with one of these: all go back first.
 void ThreadMagazines::empty_large(Block** list) noexcept {
   if (large_parked_ == 0) return;
   for (Set& set : sets_) {

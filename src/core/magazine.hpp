@@ -6,7 +6,10 @@
 //
 // Which blocks park: those of sizes that this thread asks for again and again (a size that was
 // asked for once is not worth keeping from the coalescer), without foreign uses, of a live stream
-// that the thread can name. Bounded in blocks and bytes.
+// that the thread can name. Bounded in blocks and bytes. Blocks above 1 MiB park only if they are
+// whole segments, which never coalesce, and stay only while every large request is served from
+// here: on the recorded traces that keeps peak reserved within 0.25 % of what it is without
+// magazines, where parking all of them cost up to 8.5 %.
 //
 // Locking: each set has a lock of its own, which other threads take only to empty it. Whoever
 // holds the device's mutex may take it; never the other way round. What decides whether parking is

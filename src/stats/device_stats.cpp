@@ -61,12 +61,6 @@ void append(std::vector<NamedValue>& out, const std::string& prefix, const Stat&
 
 }  // namespace
 
-void Stat::add(std::int64_t amount) noexcept {
-  current += amount;
-  peak = std::max(peak, current);
-  (amount > 0 ? allocated : freed) += amount > 0 ? amount : -amount;
-}
-
 void Stat::add_many(std::int64_t rises, std::int64_t falls, std::int64_t high) noexcept {
   peak = std::max(peak, current + high);
   current += rises - falls;

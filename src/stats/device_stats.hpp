@@ -3,6 +3,7 @@
 // Plain values: the device allocator owns one set under its lock, readers get copies.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -20,7 +21,11 @@ struct Stat {
   std::int64_t allocated = 0;  // sum of all rises since the start or the last accumulated reset
   std::int64_t freed = 0;      // sum of all falls, likewise
 
-  void add(std::int64_t amount) noexcept;  // amount may be negative, or 0
+  void add(std::int64_t amount) noexcept {  // may be negative, or 0
+    current += amount;
+    peak = std::max(peak, current);
+    (amount > 0 ? allocated : freed) += amount > 0 ? amount : -amount;
+  }
   // Many rises and falls at once, during which the sum of them was at most `high`.
   void add_many(std::int64_t rises, std::int64_t falls, std::int64_t high) noexcept;
   void reset_peak() noexcept { peak = current; }
