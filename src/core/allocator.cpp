@@ -158,6 +158,10 @@ Status Allocator::record_stream(Address address, StreamHandle stream) noexcept {
 Status Allocator::retire_stream(StreamRef stream) noexcept {
   auto device = find_device(stream.device);
   if (!device.is_ok()) return std::move(device).status();
+  if (stream.handle == StreamHandle::kLegacy || stream.handle == StreamHandle::kLegacyExplicit) {
+    return Status(StatusCode::kInvalidArgument,
+                  "the legacy default stream is never destroyed, so it cannot be retired");
+  }
   return device.value()->retire_stream(stream.handle);
 }
 

@@ -79,9 +79,8 @@ struct Block {
   void become_retiring() noexcept { change(BlockState::kFree, BlockState::kRetiring); }
   void return_from_retiring() noexcept { change(BlockState::kRetiring, BlockState::kFree); }
   void become_free() noexcept {
-    QUARRY_ASSERT(is_active());
     QUARRY_ASSERT_EQ(pending_fences, 0u);
-    state_ = BlockState::kFree;
+    change(BlockState::kPending, BlockState::kFree);
   }
 
  private:

@@ -62,6 +62,11 @@ Block* BlockPool::find_at_least(const Stream& stream, Bytes size) const noexcept
   return index->larger.find_at_least(size);
 }
 
+Block* BlockPool::find_next(const Block& block) const noexcept {
+  if (Block* next = BlockTree::get_next(block)) return next;
+  return block.size > kBinnedMax ? nullptr : find_at_least(*block.owner, block.size + kBinStep);
+}
+
 Block* BlockPool::find_largest(const Stream& stream) const noexcept {
   const StreamIndex* index = find_index(stream);
   if (index == nullptr) return nullptr;

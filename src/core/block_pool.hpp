@@ -25,6 +25,8 @@ class BlockPool {
   // Best fit: the smallest block of `stream` of at least `size` bytes, the oldest segment's first
   // among equals; null if none.
   Block* find_at_least(const Stream& stream, Bytes size) const noexcept;
+  // The next in that order, of the same owner; null if none.
+  Block* find_next(const Block& block) const noexcept;
   // The largest of the stream; null if none.
   Block* find_largest(const Stream& stream) const noexcept;
   // The next smaller block of the same stream; `block` is larger than 1 MiB and so is the result.

@@ -46,7 +46,8 @@ DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
 // --- malloc ------------------------------------------------------------------------------------
 
 // Most calls end in the first lines: a repeated size, without the mutex.
-Result<Address> DeviceAllocator::allocate(StreamHandle stream, Bytes bytes, Bytes alignment) {
+Result<Address> DeviceAllocator::allocate(StreamHandle stream, Bytes bytes,
+                                          Bytes alignment) noexcept {
   if (stream == StreamHandle::kLegacyExplicit) stream = StreamHandle::kLegacy;
   Block* evicted = nullptr;
   ThreadMagazines* const magazines = find_thread_magazines(serial_);
@@ -126,12 +127,22 @@ Block* DeviceAllocator::find_free_block(const Request& request) {
 }
 
 Block* DeviceAllocator::find_fitting(const Request& request) const {
+  if (Block* own = find_fitting_of(*request.stream, request)) return own;
+  return find_fitting_of(streams_.idle(), request);
+}
+
+// Best fit; for an alignment above the usual the first, by size, in which it leaves enough.
+Block* DeviceAllocator::find_fitting_of(const Stream& owner, const Request& request) const {
   const BlockPool& pool = pool_.get_blocks(request.family);
-  Block* own = pool.find_at_least(*request.stream, request.needed_bytes);
-  if (own != nullptr && may_serve(own->size, request.needed_bytes, config_)) return own;
-  Block* idle = pool.find_at_least(streams_.idle(), request.needed_bytes);
-  if (idle != nullptr && may_serve(idle->size, request.needed_bytes, config_)) return idle;
-  return nullptr;
+  Block* block = pool.find_at_least(owner, request.block_bytes);
+  const auto is_enough = [&request](const Block& candidate) {
+    const Bytes head = round_up(candidate.address, request.alignment) - candidate.address;
+    return candidate.size >= head + request.block_bytes;
+  };
+  while (block != nullptr && !is_enough(*block))
+    block = pool.find_next(*block);
+  if (block == nullptr || !may_serve(block->size, request.block_bytes, config_)) return nullptr;
+  return block;
 }
 
 // Takes `found` out of its pool and cuts it to size and alignment; what is cut off stays free.
@@ -175,7 +186,7 @@ Address DeviceAllocator::hand_out(Block& block, const Request& request) {
 // --- free --------------------------------------------------------------------------------------
 
 Status DeviceAllocator::free(Block& block, std::optional<Bytes> expected_bytes,
-                             std::optional<StreamHandle> new_owner) {
+                             std::optional<StreamHandle> new_owner) noexcept {
   const Bytes requested = block.requested_bytes;
   const bool is_size_right = !expected_bytes.has_value() || *expected_bytes == requested;
   ThreadMagazines* const magazines = find_thread_magazines(serial_);
@@ -270,9 +281,10 @@ Block& DeviceAllocator::coalesce(Block& block, InactiveSplitChange& change) {
   return joined;
 }
 
-Status DeviceAllocator::record_stream(Address address, StreamHandle handle) {
+Status DeviceAllocator::record_stream(Address address, StreamHandle handle) noexcept {
   Section section(*this);
-  Block* const block = pointer_map_.find(address).block;
+  const PointerMap::Found found = pointer_map_.find(address);
+  Block* const block = found.device == device_ ? found.block : nullptr;
   if (block == nullptr || !block->is_held.load(std::memory_order_relaxed)) {
     return Status(StatusCode::kInvalidPointer, "the block was freed");
   }
@@ -290,7 +302,7 @@ Status DeviceAllocator::record_stream(Address address, StreamHandle handle) {
 
 // --- streams -----------------------------------------------------------------------------------
 
-Status DeviceAllocator::retire_stream(StreamHandle handle) {
+Status DeviceAllocator::retire_stream(StreamHandle handle) noexcept {
   Section section(*this);
   Stream* const stream = streams_.find(handle);
   if (stream == nullptr) return Status::ok();
@@ -305,7 +317,7 @@ Status DeviceAllocator::retire_stream(StreamHandle handle) {
   return status;
 }
 
-void DeviceAllocator::retire_thread_streams() {
+void DeviceAllocator::retire_thread_streams() noexcept {
   if (is_driver_callback_thread()) return;
   Section section(*this);
   CaptureModeBracket bracket(driver_);

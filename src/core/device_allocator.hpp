@@ -9,6 +9,9 @@
 // before and accounted after, and the cache is searched again. The calls made under it are short:
 // event create, record, query, capture status. No code of the user's runs under it, and nothing is
 // logged.
+//
+// If host memory runs out inside a call, the process ends: half a change to the books would be
+// worse.
 #pragma once
 
 #include <condition_variable>
@@ -52,16 +55,16 @@ class DeviceAllocator {
   DeviceAllocator& operator=(const DeviceAllocator&) = delete;
 
   // See Allocator for the meaning of each.
-  Result<Address> allocate(StreamHandle stream, Bytes bytes, Bytes alignment)
+  Result<Address> allocate(StreamHandle stream, Bytes bytes, Bytes alignment) noexcept
       QUARRY_EXCLUDES(mutex_);
   // How a block comes back, whose is_held the caller has exchanged from true to false; nullopt
   // owner: to the stream that it belongs to.
   Status free(Block& block, std::optional<Bytes> expected_bytes,
-              std::optional<StreamHandle> new_owner) QUARRY_EXCLUDES(mutex_);
-  Status record_stream(Address address, StreamHandle stream) QUARRY_EXCLUDES(mutex_);
-  Status retire_stream(StreamHandle stream) QUARRY_EXCLUDES(mutex_);
-  void retire_thread_streams() QUARRY_EXCLUDES(mutex_);
-  Status empty_cache() QUARRY_EXCLUDES(mutex_);
+              std::optional<StreamHandle> new_owner) noexcept QUARRY_EXCLUDES(mutex_);
+  Status record_stream(Address address, StreamHandle stream) noexcept QUARRY_EXCLUDES(mutex_);
+  Status retire_stream(StreamHandle stream) noexcept QUARRY_EXCLUDES(mutex_);
+  void retire_thread_streams() noexcept QUARRY_EXCLUDES(mutex_);
+  Status empty_cache() noexcept QUARRY_EXCLUDES(mutex_);
 
   void configure(const Config& config) QUARRY_EXCLUDES(mutex_);
   void set_memory_fraction(double fraction) QUARRY_EXCLUDES(mutex_);
@@ -128,6 +131,8 @@ class DeviceAllocator {
   Request make_request(StreamHandle stream, Bytes bytes, Bytes alignment) QUARRY_REQUIRES(mutex_);
   Block* find_free_block(const Request& request) QUARRY_REQUIRES(mutex_);
   Block* find_fitting(const Request& request) const QUARRY_REQUIRES(mutex_);
+  Block* find_fitting_of(const Stream& owner, const Request& request) const
+      QUARRY_REQUIRES(mutex_);
   Block& carve(Block& found, const Request& request) QUARRY_REQUIRES(mutex_);
   Address hand_out(Block& block, const Request& request) QUARRY_REQUIRES(mutex_);
   void start_free(Block& block) QUARRY_REQUIRES(mutex_);
@@ -155,7 +160,7 @@ class DeviceAllocator {
   Result<Block*> reclaim(const Request& request) QUARRY_REQUIRES(mutex_);
   Result<Block*> climb(const Request& request) QUARRY_REQUIRES(mutex_);
   Result<Block*> climb_last_rung(const Request& request) QUARRY_REQUIRES(mutex_);
-  Result<Block*> wait_and_release(const Request& request, FreeGate::Entry* gate)
+  Result<Block*> release_and_grow(const Request& request, FreeGate::Entry* gate)
       QUARRY_REQUIRES(mutex_);
   Block* search_again(const Request& request) QUARRY_REQUIRES(mutex_);
   bool ask_callbacks(const Request& request) QUARRY_REQUIRES(mutex_);

@@ -38,10 +38,18 @@ void Fences::guard(Block& block, Stream& stream) {
   static_cast<void>(seal(stream));
 }
 
-bool Fences::is_capturing(const Stream& stream) noexcept {
+// kSuccess; kCaptureUnsupported if the stream, or what poisons the legacy stream, is capturing; or
+// the error of a driver that cannot say.
+DriverCode Fences::check_not_capturing(const Stream& stream) noexcept {
   const auto status = driver_.get_capture_status(stream.ref);
-  // An error is kCaptureImplicit (the legacy stream under a capture) or a sick device: hands off.
-  return !status.is_ok() || status.value != CaptureStatus::kNone;
+  if (status.code == DriverCode::kCaptureImplicit) return DriverCode::kCaptureUnsupported;
+  if (!status.is_ok()) return status.code;
+  return status.value == CaptureStatus::kNone ? DriverCode::kSuccess
+                                              : DriverCode::kCaptureUnsupported;
+}
+
+void Fences::note_error(DriverCode code) noexcept {
+  if (std::exchange(noted_error_, code) != code) last_error_ = code;
 }
 
 DriverResult<EventHandle> Fences::take_event() noexcept {
@@ -54,9 +62,9 @@ DriverResult<EventHandle> Fences::take_event() noexcept {
 DriverCode Fences::record(EventHandle event, const Stream& stream) {
   const DriverCode code = driver_.record_event(event, stream.ref);
   // A capture that began meanwhile has perhaps taken the event along: it is thrown away unqueried.
-  if (is_capturing(stream)) {
+  if (check_not_capturing(stream) != DriverCode::kSuccess) {
     tainted_events_.push_back(event);
-    return DriverCode::kCapturedEvent;
+    return code == DriverCode::kSuccess ? DriverCode::kCaptureUnsupported : code;
   }
   if (code != DriverCode::kSuccess) spare_events_.push_back(event);
   return code;
@@ -66,12 +74,15 @@ DriverCode Fences::seal(Stream& stream) {
   if (stream.is_per_thread() && stream.thread != get_thread_token()) {
     return DriverCode::kNotPermitted;
   }
-  if (is_capturing(stream)) return DriverCode::kCaptureUnsupported;
-  const auto event = take_event();
-  DriverCode code = event.code;
-  if (event.is_ok()) code = record(event.value, stream);
+  DriverCode code = check_not_capturing(stream);
+  if (code == DriverCode::kCaptureUnsupported) return code;
+  DriverResult<EventHandle> event = code;
+  if (code == DriverCode::kSuccess) {
+    event = take_event();
+    code = event.is_ok() ? record(event.value, stream) : event.code;
+  }
   if (code != DriverCode::kSuccess) {
-    if (code != DriverCode::kCapturedEvent) last_error_ = code;
+    if (code != DriverCode::kCaptureUnsupported) note_error(code);
     return code;
   }
   Fence* const fence = std::exchange(stream.open_fence, nullptr);
@@ -79,13 +90,21 @@ DriverCode Fences::seal(Stream& stream) {
   (stream.newest_fence != nullptr ? stream.newest_fence->next : stream.oldest_fence) = fence;
   stream.newest_fence = fence;
   ++outstanding_;
+  ++seals_;
+  noted_error_ = DriverCode::kSuccess;
   return DriverCode::kSuccess;
 }
 
 Status Fences::retire(Stream& stream) {
   const bool was_open = stream.open_fence != nullptr;
   get_open_fence(stream);
-  const DriverCode code = seal(stream);
+  DriverCode code = seal(stream);
+  // Of a live stream an event that a capture took along can be recorded anew; here it is the last.
+  if (code == DriverCode::kSuccess &&
+      driver_.query_event(stream.newest_fence->event) == DriverCode::kCapturedEvent) {
+    reopen(stream, *stream.newest_fence);
+    code = DriverCode::kCaptureUnsupported;
+  }
   if (code == DriverCode::kSuccess) {
     stream.life = StreamLife::kRetired;
     return Status::ok();
@@ -94,7 +113,7 @@ Status Fences::retire(Stream& stream) {
     fences_.give_back(std::exchange(stream.open_fence, nullptr));
     if (stream.oldest_fence == nullptr) std::erase(waiting_streams_, &stream);
   }
-  if (code == DriverCode::kCaptureUnsupported || code == DriverCode::kCapturedEvent) {
+  if (code == DriverCode::kCaptureUnsupported) {
     return Status(StatusCode::kBusy,
                   "the stream (or the legacy stream, by a blocking stream) is "
                   "capturing; retire it after the capture has ended");
@@ -105,6 +124,27 @@ Status Fences::retire(Stream& stream) {
   }
   return Status(StatusCode::kDriverError,
                 "the driver failed to record an event: " + describe(code));
+}
+
+// A capture has taken the fence's event along: its waiters wait for a new one.
+void Fences::reopen(Stream& stream, Fence& captured) {
+  Fence* before = stream.oldest_fence == &captured ? nullptr : stream.oldest_fence;
+  while (before != nullptr && before->next != &captured)
+    before = before->next;
+  (before != nullptr ? before->next : stream.oldest_fence) = captured.next;
+  if (stream.newest_fence == &captured) stream.newest_fence = before;
+  captured.next = nullptr;
+  tainted_events_.push_back(captured.event);
+  captured.event = EventHandle::kNull;
+  --outstanding_;
+  if (stream.open_fence == nullptr) {
+    stream.open_fence = &captured;
+    return;
+  }
+  auto& waiters = stream.open_fence->waiters;
+  waiters.insert(waiters.end(), captured.waiters.begin(), captured.waiters.end());
+  captured.waiters.clear();
+  fences_.give_back(&captured);
 }
 
 void Fences::finish(Fence& fence, std::vector<Block*>& done) {
@@ -120,10 +160,14 @@ void Fences::finish(Fence& fence, std::vector<Block*>& done) {
 void Fences::take_passed(Stream& stream, std::vector<Block*>& done) {
   while (Fence* fence = stream.oldest_fence) {
     const DriverCode code = driver_.query_event(fence->event);
+    if (code == DriverCode::kCapturedEvent && stream.is_live()) {
+      reopen(stream, *fence);
+      return;
+    }
     if (code != DriverCode::kSuccess) {
       // An error means that nothing is known: the blocks stay pending, for ever if it is sticky.
       if (code != DriverCode::kNotReady) {
-        last_error_ = code;
+        note_error(code);
         failed_ += std::exchange(fence->has_failed, true) ? 0 : 1;
       }
       return;

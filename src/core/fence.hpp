@@ -58,8 +58,11 @@ class Fences {
   std::int64_t outstanding_count() const noexcept { return outstanding_; }
   std::int64_t failed_count() const noexcept { return failed_; }
   void reset_failed_count() noexcept { failed_ = 0; }
+  // Rises with every fence that is sealed.
+  std::uint64_t seal_count() const noexcept { return seals_; }
   std::int64_t open_count() const noexcept;
-  // The last error that a driver call of this class gave, and forgets it; kSuccess if none.
+  // The last error that a driver call of this class gave, and forgets it; kSuccess if none. An
+  // error that keeps coming is given once.
   DriverCode take_last_error() noexcept;
 
   // Destroys all events. Nothing may wait any more.
@@ -81,7 +84,9 @@ class Fences {
   // open and says why.
   DriverCode seal(Stream& stream);
   DriverCode record(EventHandle event, const Stream& stream);
-  bool is_capturing(const Stream& stream) noexcept;
+  DriverCode check_not_capturing(const Stream& stream) noexcept;
+  void note_error(DriverCode code) noexcept;
+  void reopen(Stream& stream, Fence& captured);
   DriverResult<EventHandle> take_event() noexcept;
   void note_waiting(Stream& stream);
   void take_passed(Stream& stream, std::vector<Block*>& done);
@@ -95,7 +100,9 @@ class Fences {
   std::vector<EventHandle> tainted_events_;  // may have been captured; never used or queried again
   std::int64_t outstanding_ = 0;             // sealed and not passed
   std::int64_t failed_ = 0;
-  DriverCode last_error_ = DriverCode::kSuccess;
+  std::uint64_t seals_ = 0;
+  DriverCode last_error_ = DriverCode::kSuccess;   // not taken yet
+  DriverCode noted_error_ = DriverCode::kSuccess;  // the one that keeps coming
 };
 
 }  // namespace quarry

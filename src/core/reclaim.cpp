@@ -4,9 +4,9 @@
 // the mutex around driver calls.
 //
 // Two promises. No false out-of-memory: the last rung is climbed by one thread at a time, after
-// all driver operations of the others have ended; it searches after everything it does, and begins
-// again if others freed meanwhile. No user code under the mutex: callbacks and observers run
-// unlocked, and not counted as operations under way, so that they may allocate.
+// all driver allocations and frees of the others have ended; it searches after everything it does,
+// and begins again if others freed meanwhile. No user code under the mutex: callbacks and
+// observers run unlocked, and not counted as operations under way, so that they may allocate.
 #include <algorithm>
 #include <string>
 
@@ -48,39 +48,35 @@ Result<Block*> DeviceAllocator::climb(const Request& request) {
   return climb_last_rung(request);
 }
 
-// What others free while a round has let go of the mutex may be pending then, or vacant, and so
-// escape it: another round follows. Bounded, because among threads that free and take for ever
-// out-of-memory must still be an answer.
+// A round waits for pending frees, with nothing in hand, and then climbs alone. What others free,
+// or what can be fenced only now, while a round has let go of the mutex may escape it: another
+// round follows. Bounded, because among threads that free and take for ever out-of-memory must
+// still be an answer.
 Result<Block*> DeviceAllocator::climb_last_rung(const Request& request) {
   constexpr int kMostRounds = 8;
-  take_last_rung();
-  Result<Block*> result = search_again(request);
-  if (result.value() == nullptr) {
-    ++stats_.num_alloc_retries;
-    ++stats_.num_sync_all_streams;
-  }
-  for (int round = 0; result.is_ok() && result.value() == nullptr && round < kMostRounds;) {
-    const std::uint64_t frees_before = free_count_;
+  if (Block* block = search_again(request)) return block;
+  ++stats_.num_alloc_retries;
+  ++stats_.num_sync_all_streams;
+  for (int round = 0; round < kMostRounds;) {
+    const std::uint64_t progress_before = free_count_ + fences_.seal_count();
+    wait_for_fences();
+    take_last_rung();
     auto gate = FreeGate::Entry::kEntered;
-    result = wait_and_release(request, &gate);
+    Result<Block*> result = release_and_grow(request, &gate);
+    leave_last_rung();
+    if (!result.is_ok() || result.value() != nullptr) return result;
     if (gate == FreeGate::Entry::kHeldByOthers) {
-      leave_last_rung();
       wait_for_gate();
-      take_last_rung();
       continue;
     }
-    if (free_count_ == frees_before) break;
+    if (free_count_ + fences_.seal_count() == progress_before) break;
     ++round;
   }
-  leave_last_rung();
-  return result;
+  return nullptr;
 }
 
 // Null with *gate kHeldByOthers: not decided yet.
-Result<Block*> DeviceAllocator::wait_and_release(const Request& request, FreeGate::Entry* gate) {
-  *gate = FreeGate::Entry::kEntered;
-  // A holder of the gate is between two launches: what it waited for might wait for the second.
-  if (!free_gate_.is_held_by_this_thread()) wait_for_fences();
+Result<Block*> DeviceAllocator::release_and_grow(const Request& request, FreeGate::Entry* gate) {
   if (Block* block = search_again(request)) return block;
   const Released released = release_vacant_segments();
   *gate = released.gate;
@@ -172,16 +168,20 @@ bool DeviceAllocator::release_oversize(const Request& request) {
   return release_segments(chosen).is_done() && is_enough;
 }
 
-void DeviceAllocator::wait_for_fences() {
+// Waits with nothing in hand: what the device is waiting for may need a block first. A holder of
+// the gate does not wait at all: it is between two launches, and the first may wait for the
+// second.
+void DeviceAllocator::wait_for_fences() QUARRY_NO_THREAD_SAFETY_ANALYSIS {
   settle_frees();
   const std::vector<EventHandle> events = fences_.get_newest_events();
-  if (events.empty()) return;
-  run_unlocked([this, &events] {
+  if (events.empty() || free_gate_.is_held_by_this_thread()) return;
+  mutex_.unlock();
+  {
     CaptureModeBracket bracket(driver_);
     for (EventHandle event : events)
       static_cast<void>(driver_.synchronize_event(event));
-    return true;
-  });
+  }
+  mutex_.lock();
   settle_frees();
 }
 
@@ -203,6 +203,9 @@ void DeviceAllocator::take_last_rung() {
   last_rung_owner_ = get_thread_token();
   while (operations_under_way_ > 0)
     changed_.wait(mutex_);
+  // From now on no thread parks; what others parked meanwhile comes back.
+  routing_.set(RoutingReason::kLastRung);
+  empty_magazines();
 }
 
 void DeviceAllocator::leave_last_rung() {

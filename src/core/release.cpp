@@ -11,25 +11,25 @@
 
 namespace quarry {
 
-Status DeviceAllocator::empty_cache() {
+Status DeviceAllocator::empty_cache() noexcept {
   if (is_driver_callback_thread()) {
     return Status(StatusCode::kBusy, "a cache cannot be emptied from a driver callback");
   }
   Section section(*this);
+  if (free_gate_.is_held_by_this_thread()) {
+    return Status(StatusCode::kBusy,
+                  "the calling thread holds the driver-free guard, so nothing was released");
+  }
   ++stats_.num_sync_all_streams;
   Released released;
   do {
     if (released.gate == FreeGate::Entry::kHeldByOthers) wait_for_gate();
-    wait_for_turn();
     empty_magazines();
     wait_for_fences();
+    wait_for_turn();
     released = release_vacant_segments();
   } while (released.gate == FreeGate::Entry::kHeldByOthers);
   if (released.is_done()) return Status::ok();
-  if (released.gate == FreeGate::Entry::kHeldByThisThread) {
-    return Status(StatusCode::kBusy,
-                  "the calling thread holds the driver-free guard, so nothing was released");
-  }
   return Status(
       StatusCode::kDriverError,
       "the driver refused to free a segment, which stays cached: " + describe(released.failure));
