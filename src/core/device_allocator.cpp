@@ -35,7 +35,7 @@ DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
       streams_(device),
       fences_(shared.driver, device) {}
 
-// --- malloc ------------------------------------------------------------------------------------
+// --- malloc ---
 
 Result<Address> DeviceAllocator::allocate(StreamHandle stream, Bytes bytes, Bytes alignment) {
   Section section(*this);
@@ -147,7 +147,7 @@ Address DeviceAllocator::hand_out(Block& block, const Request& request) {
   return block.address;
 }
 
-// --- free --------------------------------------------------------------------------------------
+// --- free ---
 
 Status DeviceAllocator::free(Address address, std::optional<Bytes> expected_bytes,
                              std::optional<StreamHandle> new_owner) {
@@ -241,7 +241,7 @@ Status DeviceAllocator::record_stream(Address address, StreamHandle handle) {
   return Status::ok();
 }
 
-// --- streams -----------------------------------------------------------------------------------
+// --- streams ---
 
 Status DeviceAllocator::retire_stream(StreamHandle handle) {
   Section section(*this);
@@ -298,8 +298,7 @@ void DeviceAllocator::release_reference(Stream& stream) {
   streams_.drop_if_unused(stream);
 }
 
-// --- the index of free blocks, and its statistics
-// ------------------------------------------------
+// --- the index of free blocks, and its statistics ---
 
 void DeviceAllocator::pool_insert(Block& block, InactiveSplitChange& change) {
   pool_.get_blocks(block.segment->family).insert(block);
