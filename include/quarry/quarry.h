@@ -19,8 +19,8 @@
 //   parent had not used the library before the fork, the child may use it as any process does.
 // - At exit nothing is given back and no driver call is made: the driver does that. Calls from
 //   static destructors and atexit functions work, in any order.
-// - After quarry_shutdown calls return QUARRY_ERROR_NOT_SUPPORTED and say so; quarry_free does
-//   nothing.
+// - After quarry_shutdown the calls that need the allocator return QUARRY_ERROR_SHUT_DOWN, until
+//   quarry_init makes a new one; quarry_free does nothing.
 #ifndef QUARRY_QUARRY_H
 #define QUARRY_QUARRY_H
 
@@ -57,12 +57,14 @@ typedef enum quarry_status {
   QUARRY_ERROR_DRIVER = 6,
   // The process was forked after the allocator was made, and this is the child.
   QUARRY_ERROR_FORKED = 7,
-  // Not on this machine, not in this build, or not after quarry_shutdown.
+  // Not on this machine, or not in this build.
   QUARRY_ERROR_NOT_SUPPORTED = 8,
   // A capture or a guard that the caller holds forbids it now.
   QUARRY_ERROR_BUSY = 9,
   // A fault of this library, or no host memory.
-  QUARRY_ERROR_INTERNAL = 10
+  QUARRY_ERROR_INTERNAL = 10,
+  // quarry_shutdown was called, and quarry_init not since.
+  QUARRY_ERROR_SHUT_DOWN = 11
 } quarry_status;
 
 // "out of memory", ...; "unknown status" for other numbers. Static storage.

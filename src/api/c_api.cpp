@@ -27,6 +27,7 @@ static_assert(QUARRY_ERROR_FORKED == static_cast<int>(StatusCode::kForked));
 static_assert(QUARRY_ERROR_NOT_SUPPORTED == static_cast<int>(StatusCode::kNotSupported));
 static_assert(QUARRY_ERROR_BUSY == static_cast<int>(StatusCode::kBusy));
 static_assert(QUARRY_ERROR_INTERNAL == static_cast<int>(StatusCode::kInternal));
+static_assert(QUARRY_ERROR_SHUT_DOWN == static_cast<int>(StatusCode::kShutDown));
 
 namespace {
 

@@ -201,7 +201,7 @@ Status explain_no_process() {
               "this process was forked after Quarry was initialised, and the child has no device; "
               "start workers with exec (spawn), or fork before the first use"};
     case Phase::kStopped:
-      return {StatusCode::kNotSupported,
+      return {StatusCode::kShutDown,
               "quarry_shutdown was called; quarry_init makes a new allocator"};
     default:
       return {StatusCode::kInvalidPointer, "no memory was allocated yet"};

@@ -94,15 +94,15 @@ TEST_F(ConfigureApi, ShutdownGivesAllBackAndLaterCallsSaySo) {
   void* held = allocate(4 << 20);
   ASSERT_EQ(quarry_shutdown(), QUARRY_OK);
   void* ptr = reinterpret_cast<void*>(1);
-  EXPECT_EQ(quarry_malloc(&ptr, 512, 0, nullptr), QUARRY_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(quarry_malloc(&ptr, 512, 0, nullptr), QUARRY_ERROR_SHUT_DOWN);
   EXPECT_EQ(ptr, nullptr);
   EXPECT_TRUE(error_says("quarry_shutdown was called"));
-  EXPECT_EQ(quarry_free_checked(held), QUARRY_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(quarry_free_checked(held), QUARRY_ERROR_SHUT_DOWN);
   quarry_free(held);
   EXPECT_EQ(quarry_free_checked(nullptr), QUARRY_OK);
   quarry_stats stats = {};
   stats.struct_size = sizeof(stats);
-  EXPECT_EQ(quarry_get_stats(0, &stats), QUARRY_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(quarry_get_stats(0, &stats), QUARRY_ERROR_SHUT_DOWN);
   EXPECT_EQ(quarry_shutdown(), QUARRY_OK);
 }
 
