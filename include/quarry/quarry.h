@@ -169,7 +169,9 @@ QUARRY_API quarry_status quarry_free_sized(void* ptr, size_t bytes);
 QUARRY_API quarry_status quarry_free_on_stream(void* ptr, quarry_stream stream);
 
 // The block is also used on `stream`: once freed, its memory is reused only when what had been
-// submitted to `stream` before the free is done. For the block's own stream it does nothing.
+// submitted to `stream` before the free is done. For the block's own stream it does nothing, and
+// for NULL neither. Anything else that is no live block, a freed one included, is
+// QUARRY_ERROR_INVALID_POINTER; the text says which. It is no free, so invalid_frees stays.
 QUARRY_API quarry_status quarry_record_stream(void* ptr, quarry_stream stream);
 
 // `stream` of `device` is about to be destroyed. Must be called for every stream that was ever

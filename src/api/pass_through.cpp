@@ -262,7 +262,12 @@ void PassThrough::release_queued() {
 Status PassThrough::record_stream(Address address, StreamHandle) noexcept {
   if (address == 0) return check_alive();
   auto info = find_block(address);
-  return info.is_ok() ? Status() : std::move(info).status();
+  if (!info.is_ok()) return std::move(info).status();
+  if (info.value().address == address) return {};
+  return {StatusCode::kInvalidPointer,
+          fmt::format("record_stream: invalid device pointer: {:#x}: it lies {} bytes inside a "
+                      "live block",
+                      address, address - info.value().address)};
 }
 
 Status PassThrough::retire_stream(StreamRef stream) noexcept {
