@@ -159,6 +159,9 @@ Result<std::unique_ptr<Process>> Process::create(std::unique_ptr<Driver> driver,
   auto made = Allocator::create(*process->driver_, config);
   if (!made.is_ok()) return std::move(made).status();
   process->allocator_ = std::move(made).value();
+  // The first line of the log: a mistake in its level is told now, not at the first trouble.
+  log_debug("event=start devices=" + std::to_string(process->allocator_->device_count()) +
+            " conf=\"" + format_config(config) + "\"");
   return process;
 }
 
