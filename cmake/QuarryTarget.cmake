@@ -5,7 +5,8 @@ add_library(quarry_options INTERFACE)
 target_include_directories(quarry_options INTERFACE
   "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
 target_compile_options(quarry_options INTERFACE
-  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wundef -Wimplicit-fallthrough
+  -Wall -Wextra -Wshadow -Wundef -Wimplicit-fallthrough
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
   $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>
   # GCC 12 warns wrongly of std::string's operator+ (its bug 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>

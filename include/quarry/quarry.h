@@ -14,14 +14,13 @@
 // - The calling thread's current device and context do not matter and are left as they are: a call
 //   acts in the primary context of the device that it names.
 // - Pointers are device addresses and are never dereferenced by the library.
-// - In the child of a fork every call that needs the allocator returns QUARRY_ERROR_FORKED at
-// once:
+// - In the child of a fork the calls that need the allocator return QUARRY_ERROR_FORKED at once:
 //   the child has no device. A child that makes no call, and the parent, are not affected. If the
 //   parent had not used the library before the fork, the child may use it as any process does.
 // - At exit nothing is given back and no driver call is made: the driver does that. Calls from
 //   static destructors and atexit functions work, in any order.
-// - After quarry_shutdown calls return QUARRY_ERROR_NOT_SUPPORTED and say so; quarry_free does
-//   nothing.
+// - After quarry_shutdown the calls that need the allocator return QUARRY_ERROR_SHUT_DOWN, until
+//   quarry_init makes a new one; quarry_free does nothing.
 #ifndef QUARRY_QUARRY_H
 #define QUARRY_QUARRY_H
 
@@ -41,8 +40,7 @@
 extern "C" {
 #endif
 
-// --- Status and errors
-// ---------------------------------------------------------------------------
+// --- Status and errors ---
 
 // The numbers are part of the ABI.
 typedef enum quarry_status {
@@ -59,12 +57,14 @@ typedef enum quarry_status {
   QUARRY_ERROR_DRIVER = 6,
   // The process was forked after the allocator was made, and this is the child.
   QUARRY_ERROR_FORKED = 7,
-  // Not on this machine, not in this build, or not after quarry_shutdown.
+  // Not on this machine, or not in this build.
   QUARRY_ERROR_NOT_SUPPORTED = 8,
   // A capture or a guard that the caller holds forbids it now.
   QUARRY_ERROR_BUSY = 9,
   // A fault of this library, or no host memory.
-  QUARRY_ERROR_INTERNAL = 10
+  QUARRY_ERROR_INTERNAL = 10,
+  // quarry_shutdown was called, and quarry_init not since.
+  QUARRY_ERROR_SHUT_DOWN = 11
 } quarry_status;
 
 // "out of memory", ...; "unknown status" for other numbers. Static storage.
@@ -77,8 +77,7 @@ QUARRY_API const char* quarry_get_last_error(void);
 // Of the library that runs: 10000 * major + 100 * minor + patch.
 QUARRY_API int quarry_get_version(void);
 
-// --- Streams
-// -------------------------------------------------------------------------------------
+// --- Streams ---
 
 // A CUstream or cudaStream_t. NULL and 1 are the legacy default stream, 2 is the calling thread's
 // per-thread default stream. In code that is compiled for per-thread default streams NULL means 2,
@@ -89,8 +88,7 @@ typedef void* quarry_stream;
 // In statistics: memory that any stream may take.
 #define QUARRY_STREAM_IDLE ((quarry_stream)UINTPTR_MAX)
 
-// --- Lifetime and configuration
-// ------------------------------------------------------------------
+// --- Lifetime and configuration ---
 
 typedef enum quarry_driver_kind {
   QUARRY_DRIVER_DEFAULT = 0,  // what QUARRY_DRIVER says, otherwise the CUDA driver
@@ -115,9 +113,8 @@ typedef struct quarry_init_options {
 //   QUARRY_DRIVER        sim or cuda
 //   QUARRY_SIM_DEVICES   number of simulated devices
 //   QUARRY_SIM_MEMORY    bytes of each, also as 512M, 16G
-//   QUARRY_DISABLE       1: the kill switch. Every malloc and free goes straight to the driver,
-//   with
-//                        its costs (a free waits for the device). All else still answers.
+//   QUARRY_DISABLE       1: the kill switch. Every malloc and free goes to the driver, with its
+//                        costs (a free waits for the device). All else still answers.
 // A failure leaves no allocator, and the next call tries again. If there is an allocator already:
 // QUARRY_OK for NULL, otherwise QUARRY_ERROR_BUSY. After quarry_shutdown it makes a new one.
 QUARRY_API quarry_status quarry_init(const quarry_init_options* options);
@@ -131,16 +128,18 @@ QUARRY_API quarry_status quarry_shutdown(void);
 // error names the option, the value, its place and what is allowed, and nothing is changed.
 QUARRY_API quarry_status quarry_configure(const char* conf);
 
-// Writes all options as quarry_configure takes them, with a final 0, into `buffer` of
-// `buffer_bytes` bytes; `*needed_bytes` (may be NULL) gets the size with the 0. If the buffer is
-// too small: QUARRY_ERROR_INVALID_ARGUMENT, and as much as fits. buffer may be NULL if
-// buffer_bytes is 0: then QUARRY_OK, to ask for the size.
+// Writes the options as quarry_configure takes them, with a final 0, into `buffer` of
+// `buffer_bytes` bytes: every one that decides what the allocator does. Left out are PyTorch's
+// expandable_segments (an alias of segments), release_lock_on_cudamalloc (and its alias
+// release_lock_on_hipmalloc), backend and graph_capture_record_stream_reuse, which have one value.
+// `*needed_bytes` (may be NULL) gets the size with the 0. If the buffer is too small:
+// QUARRY_ERROR_INVALID_ARGUMENT, and as much as fits. buffer may be NULL if buffer_bytes is 0:
+// then QUARRY_OK, to ask for the size.
 QUARRY_API quarry_status quarry_get_conf(char* buffer, size_t buffer_bytes, size_t* needed_bytes);
 
 QUARRY_API quarry_status quarry_get_device_count(int* count);
 
-// --- Memory
-// --------------------------------------------------------------------------------------
+// --- Memory ---
 
 // At least `bytes` bytes on `device`, aligned to 512 or more, to be used on `stream` (see
 // quarry_record_stream for others). The caller owns the block until it frees it. 0 bytes: *ptr is
@@ -173,7 +172,9 @@ QUARRY_API quarry_status quarry_free_sized(void* ptr, size_t bytes);
 QUARRY_API quarry_status quarry_free_on_stream(void* ptr, quarry_stream stream);
 
 // The block is also used on `stream`: once freed, its memory is reused only when what had been
-// submitted to `stream` before the free is done. For the block's own stream it does nothing.
+// submitted to `stream` before the free is done. For the block's own stream it does nothing, and
+// for NULL neither. Anything else that is no live block, a freed one included, is
+// QUARRY_ERROR_INVALID_POINTER; the text says which. It is no free, so invalid_frees stays.
 QUARRY_API quarry_status quarry_record_stream(void* ptr, quarry_stream stream);
 
 // `stream` of `device` is about to be destroyed. Must be called for every stream that was ever
@@ -201,8 +202,7 @@ typedef struct quarry_block_info {
 // block that is held by a user is there.
 QUARRY_API quarry_status quarry_get_block_info(const void* ptr, quarry_block_info* info);
 
-// --- Limits
-// --------------------------------------------------------------------------------------
+// --- Limits ---
 
 #define QUARRY_UNLIMITED UINT64_MAX
 
@@ -214,8 +214,7 @@ QUARRY_API quarry_status quarry_get_memory_fraction(int device, double* fraction
 QUARRY_API quarry_status quarry_set_limit(int device, uint64_t bytes);
 QUARRY_API quarry_status quarry_get_limit(int device, uint64_t* bytes);
 
-// --- Statistics
-// ----------------------------------------------------------------------------------
+// --- Statistics ---
 
 // The figures that matter most, of one device at one moment. docs/stats.md explains each.
 typedef struct quarry_stats {
@@ -274,9 +273,9 @@ QUARRY_API quarry_status quarry_for_each_stream_cache(int device,
 QUARRY_API quarry_status quarry_reset_peak_stats(int device);
 QUARRY_API quarry_status quarry_reset_accumulated_stats(int device);
 
-// --- Callbacks
-// ----------------------------------------------------------------------------------- They run on
-// the thread whose request is short, with no lock held, and may call anything here but
+// --- Callbacks ---
+
+// They run on the thread whose request is short, with no lock held, and may call anything here but
 // quarry_shutdown. They must not throw or jump out; what a C++ callback throws is caught, logged
 // and dropped. `user` is passed through.
 
@@ -332,8 +331,7 @@ QUARRY_API quarry_status quarry_add_free_memory_callback(quarry_free_memory_call
 // another thread may still finish after this returns.
 QUARRY_API quarry_status quarry_remove_callback(quarry_callback_id id);
 
-// --- Guards
-// --------------------------------------------------------------------------------------
+// --- Guards ---
 
 // A driver free waits for the devices: between two launches of a collective it can deadlock them.
 // From lock to unlock no driver free begins in any thread. lock waits for those under way;
@@ -350,8 +348,7 @@ QUARRY_API quarry_status quarry_driver_free_guard_unlock(void);
 QUARRY_API quarry_status quarry_driver_callback_begin(void);
 QUARRY_API quarry_status quarry_driver_callback_end(void);
 
-// --- Per-thread default streams
-// ------------------------------------------------------------------
+// --- Per-thread default streams ---
 
 #if defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
 #define QUARRY_PER_THREAD_DEFAULT_STREAM 1

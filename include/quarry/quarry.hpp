@@ -25,8 +25,7 @@ inline namespace cpp_per_thread {
 inline namespace cpp {
 #endif
 
-// --- Errors
-// --------------------------------------------------------------------------------------
+// --- Errors ---
 
 // What a failed call throws; the text is quarry_get_last_error.
 class Error : public std::runtime_error {
@@ -52,8 +51,7 @@ inline void check(quarry_status status) {
   throw Error(status, quarry_get_last_error());
 }
 
-// --- Memory
-// --------------------------------------------------------------------------------------
+// --- Memory ---
 
 // Sole owner of one block of device memory. Empty if moved from, released, or of 0 bytes.
 class UniqueBlock {
@@ -109,8 +107,7 @@ class UniqueBlock {
   std::size_t bytes_ = 0;
 };
 
-// --- Guards
-// --------------------------------------------------------------------------------------
+// --- Guards ---
 
 // While it lives no driver free begins in any thread: see quarry_driver_free_guard_lock. To be
 // destroyed on the thread that made it.
@@ -148,8 +145,7 @@ class LimitScope {
   std::uint64_t before_ = QUARRY_UNLIMITED;
 };
 
-// --- Callbacks
-// -----------------------------------------------------------------------------------
+// --- Callbacks ---
 
 // A function that is called as long as this lives. It may be under way in another thread when this
 // is destroyed; what it refers to must outlive that.
@@ -194,8 +190,7 @@ class Callback {
   std::unique_ptr<ShortFunction> on_short_;
 };
 
-// --- Statistics and configuration
-// ----------------------------------------------------------------
+// --- Statistics and configuration ---
 
 inline quarry_stats get_stats(int device) {
   quarry_stats stats = {};

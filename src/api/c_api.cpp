@@ -27,6 +27,7 @@ static_assert(QUARRY_ERROR_FORKED == static_cast<int>(StatusCode::kForked));
 static_assert(QUARRY_ERROR_NOT_SUPPORTED == static_cast<int>(StatusCode::kNotSupported));
 static_assert(QUARRY_ERROR_BUSY == static_cast<int>(StatusCode::kBusy));
 static_assert(QUARRY_ERROR_INTERNAL == static_cast<int>(StatusCode::kInternal));
+static_assert(QUARRY_ERROR_SHUT_DOWN == static_cast<int>(StatusCode::kShutDown));
 
 namespace {
 
@@ -112,8 +113,7 @@ Status write_conf(const std::string& text, char* buffer, size_t buffer_bytes,
 
 }  // namespace
 
-// --- Errors and version
-// --------------------------------------------------------------------------
+// --- Errors and version ---
 
 const char* quarry_get_status_name(quarry_status status) {
   return get_name(static_cast<StatusCode>(status)).data();
@@ -127,8 +127,7 @@ int quarry_get_version(void) {
   return 10000 * QUARRY_VERSION_MAJOR + 100 * QUARRY_VERSION_MINOR + QUARRY_VERSION_PATCH;
 }
 
-// --- Lifetime and configuration
-// ------------------------------------------------------------------
+// --- Lifetime and configuration ---
 
 quarry_status quarry_init(const quarry_init_options* options) {
   if (options == nullptr) {
@@ -168,8 +167,7 @@ quarry_status quarry_get_device_count(int* count) {
   });
 }
 
-// --- Memory
-// --------------------------------------------------------------------------------------
+// --- Memory ---
 
 quarry_status quarry_malloc(void** ptr, size_t bytes, int device, quarry_stream stream) {
   return run([&] { return allocate(ptr, bytes, 512, device, stream); });
@@ -246,8 +244,7 @@ quarry_status quarry_get_block_info(const void* ptr, quarry_block_info* info) {
   });
 }
 
-// --- Limits
-// --------------------------------------------------------------------------------------
+// --- Limits ---
 
 quarry_status quarry_set_memory_fraction(int device, double fraction) {
   return run_with_allocator(

@@ -34,7 +34,9 @@ struct ParsedConfig {
 Result<ParsedConfig> parse_config(std::string_view text, const Config& base, ParseMode mode);
 
 // The whole of a Config in the same grammar: parse_config gives an equal one, for every Config
-// that came from it (amounts are written in whole MB).
+// that came from it (amounts are written in whole MB). Every option that decides something is
+// named, with the only value that it has too; not the aliases and the names of upstream's that
+// decide nothing here (docs/tuning.md lists them).
 std::string format_config(const Config& config);
 
 // The table of options for `quarry --help-conf`: a few lines an option.

@@ -75,8 +75,7 @@ Status PassThrough::check_device(DeviceId device) const {
           fmt::format("device is {}; there are devices 0 to {}", device, device_count_ - 1)};
 }
 
-// --- malloc
-// --------------------------------------------------------------------------------------
+// --- malloc ---
 
 Result<Address> PassThrough::allocate(StreamRef stream, Bytes bytes, Bytes alignment) {
   if (Status status = check_device(stream.device); !status.is_ok()) return status;
@@ -176,8 +175,7 @@ Status PassThrough::fail_out_of_memory(const Allocation& wanted) {
   return {StatusCode::kOutOfMemory, format(report)};
 }
 
-// --- free
-// ----------------------------------------------------------------------------------------
+// --- free ---
 
 Status PassThrough::take(Address address, Allocation& taken, const char* call) {
   if (Status alive = check_alive(); !alive.is_ok()) return alive;
@@ -264,7 +262,12 @@ void PassThrough::release_queued() {
 Status PassThrough::record_stream(Address address, StreamHandle) noexcept {
   if (address == 0) return check_alive();
   auto info = find_block(address);
-  return info.is_ok() ? Status() : std::move(info).status();
+  if (!info.is_ok()) return std::move(info).status();
+  if (info.value().address == address) return {};
+  return {StatusCode::kInvalidPointer,
+          fmt::format("record_stream: invalid device pointer: {:#x}: it lies {} bytes inside a "
+                      "live block",
+                      address, address - info.value().address)};
 }
 
 Status PassThrough::retire_stream(StreamRef stream) noexcept {

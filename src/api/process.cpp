@@ -23,8 +23,7 @@ void log_warnings(const std::vector<std::string>& warnings) {
   }
 }
 
-// --- Fork
-// ----------------------------------------------------------------------------------------
+// --- Fork ---
 
 // Runs in the child, with the forking thread only. A phase of kNone stays: such a child is free to
 // make an allocator of its own.
@@ -39,8 +38,7 @@ void mark_child() {
 // At load, before any thread can be in the middle of anything here.
 [[maybe_unused]] const int fork_handler_registered = pthread_atfork(nullptr, nullptr, mark_child);
 
-// --- Thread exit
-// ---------------------------------------------------------------------------------
+// --- Thread exit ---
 
 // A key and not a thread_local object: its destructor runs after those of the thread's C++ objects
 // (which may free), and not at all when the process exits (then no driver call may be made).
@@ -60,8 +58,7 @@ pthread_key_t get_thread_exit_key() {
   return made;
 }
 
-// --- Phases
-// --------------------------------------------------------------------------------------
+// --- Phases ---
 
 void set_phase(Phase phase) {
   process_phase.store(phase, std::memory_order_release);
@@ -147,8 +144,7 @@ Result<std::unique_ptr<Process>> make_process_from_environment() {
 
 }  // namespace
 
-// --- Process
-// -------------------------------------------------------------------------------------
+// --- Process ---
 
 Result<std::unique_ptr<Process>> Process::create(std::unique_ptr<Driver> driver,
                                                  const Config& config, bool is_disabled) {
@@ -163,6 +159,9 @@ Result<std::unique_ptr<Process>> Process::create(std::unique_ptr<Driver> driver,
   auto made = Allocator::create(*process->driver_, config);
   if (!made.is_ok()) return std::move(made).status();
   process->allocator_ = std::move(made).value();
+  // The first line of the log: a mistake in its level is told now, not at the first trouble.
+  log_debug("event=start devices=" + std::to_string(process->allocator_->device_count()) +
+            " conf=\"" + format_config(config) + "\"");
   return process;
 }
 
@@ -186,8 +185,7 @@ void Process::mark_forked() noexcept {
   if (pass_through_ != nullptr) pass_through_->mark_forked();
 }
 
-// --- The one process
-// -----------------------------------------------------------------------------
+// --- The one process ---
 
 Result<Process*> find_process_slowly() {
   while (true) {
@@ -206,7 +204,7 @@ Status explain_no_process() {
               "this process was forked after Quarry was initialised, and the child has no device; "
               "start workers with exec (spawn), or fork before the first use"};
     case Phase::kStopped:
-      return {StatusCode::kNotSupported,
+      return {StatusCode::kShutDown,
               "quarry_shutdown was called; quarry_init makes a new allocator"};
     default:
       return {StatusCode::kInvalidPointer, "no memory was allocated yet"};

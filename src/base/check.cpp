@@ -44,6 +44,8 @@ std::string_view get_name(StatusCode code) {
       return "busy";
     case StatusCode::kInternal:
       return "internal error";
+    case StatusCode::kShutDown:
+      return "shut down";
   }
   return "unknown status";
 }

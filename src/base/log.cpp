@@ -11,15 +11,36 @@
 namespace quarry {
 namespace {
 
-spdlog::level::level_enum read_level() {
+struct NamedLevel {
+  std::string_view name;
+  spdlog::level::level_enum level;
+};
+constexpr NamedLevel kLevels[] = {{"debug", spdlog::level::debug},
+                                  {"info", spdlog::level::info},
+                                  {"warning", spdlog::level::warn},
+                                  {"error", spdlog::level::err},
+                                  {"off", spdlog::level::off}};
+
+// As a value of the log: on one line, and not without end.
+std::string quote(std::string_view text) {
+  constexpr std::size_t kMost = 40;
+  std::string quoted = "\"";
+  for (const char c : text.substr(0, kMost))
+    quoted += c < ' ' || c > '~' || c == '"' ? '?' : c;
+  return quoted + (text.size() > kMost ? "...\"" : "\"");
+}
+
+void read_level(spdlog::logger& logger) {
+  logger.set_level(spdlog::level::warn);
   const char* text = std::getenv("QUARRY_LOG_LEVEL");
-  if (text == nullptr) return spdlog::level::warn;
-  const std::string name(text);
-  if (name == "debug") return spdlog::level::debug;
-  if (name == "info") return spdlog::level::info;
-  if (name == "error") return spdlog::level::err;
-  if (name == "off") return spdlog::level::off;
-  return spdlog::level::warn;
+  if (text == nullptr || *text == '\0') return;
+  for (const NamedLevel& known : kLevels) {
+    if (known.name == text) return logger.set_level(known.level);
+  }
+  logger.warn(
+      "event=unknown_log_level QUARRY_LOG_LEVEL={} allowed=debug,info,warning,error,off "
+      "used=warning",
+      quote(text));
 }
 
 // Leaked: threads may log while the process exits. Not in spdlog's registry, so that a program
@@ -28,7 +49,7 @@ spdlog::logger& logger() {
   static spdlog::logger* const instance = [] {
     auto* made = new spdlog::logger("quarry", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%f quarry level=%l %v");
-    made->set_level(read_level());
+    read_level(*made);
     return made;
   }();
   return *instance;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The library's log: slow paths only, outside every lock, one line of key=value pairs to stderr.
-// QUARRY_LOG_LEVEL = debug | info | warning (default) | error | off. Thread-safe.
+// QUARRY_LOG_LEVEL = debug | info | warning (default) | error | off, read at the first line; one
+// warning for any other value. Thread-safe.
 #pragma once
 
 #include <string_view>

@@ -26,6 +26,7 @@ enum class StatusCode : int {
   kNotSupported = 8,     // not on this machine, or not in this configuration
   kBusy = 9,             // a capture or a lock that the caller holds forbids it now
   kInternal = 10,        // a fault of this library
+  kShutDown = 11,        // after quarry_shutdown, and no new allocator since
 };
 
 std::string_view get_name(StatusCode code);

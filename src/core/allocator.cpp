@@ -99,22 +99,22 @@ Result<Address> Allocator::allocate(StreamRef stream, Bytes bytes, Bytes alignme
   return device.value()->allocate(stream.handle, bytes, alignment);
 }
 
-// Says what is wrong with a pointer that is no live block, and counts it.
-Status Allocator::explain_pointer(Address address, const char* call) const {
+Status Allocator::explain_pointer(Address address, PointerUse use, const char* call) const {
   std::string why = "no block of this allocator begins there";
   bool is_freed_block = false;
+  DeviceAllocator* owner = devices_.front().get();
   for (const auto& device : devices_) {
     std::string found = device->describe_address(address, &is_freed_block);
     if (found.empty()) continue;
-    device->count_invalid_free();
+    owner = device.get();
     why = std::move(found);
-    return Status(
-        is_freed_block ? StatusCode::kDoubleFree : StatusCode::kInvalidPointer,
-        std::string(call) + ": invalid device pointer: " + format_address(address) + ": " + why);
+    break;
   }
-  devices_.front()->count_invalid_free();
-  return Status(StatusCode::kInvalidPointer, std::string(call) + ": invalid device pointer: " +
-                                                 format_address(address) + ": " + why);
+  const bool is_free = use == PointerUse::kFree;
+  if (is_free) owner->count_invalid_free();
+  return Status(
+      is_free && is_freed_block ? StatusCode::kDoubleFree : StatusCode::kInvalidPointer,
+      std::string(call) + ": invalid device pointer: " + format_address(address) + ": " + why);
 }
 
 Status Allocator::free_block(Address address, std::optional<Bytes> expected_bytes,
@@ -122,10 +122,10 @@ Status Allocator::free_block(Address address, std::optional<Bytes> expected_byte
   if (Status alive = check_alive(); !alive.is_ok()) return alive;
   if (address == 0) return Status::ok();
   const PointerMap::Found found = pointer_map_.find(address);
-  if (found.block == nullptr) return explain_pointer(address, call);
+  if (found.block == nullptr) return explain_pointer(address, PointerUse::kFree, call);
   // Of several threads that free the same block, one gets past this line.
   if (!found.block->is_held.exchange(false, std::memory_order_acq_rel)) {
-    return explain_pointer(address, call);
+    return explain_pointer(address, PointerUse::kFree, call);
   }
   return devices_[static_cast<std::size_t>(found.device)]->free(*found.block, expected_bytes,
                                                                 new_owner);
@@ -147,10 +147,11 @@ Status Allocator::record_stream(Address address, StreamHandle stream) noexcept {
   if (Status alive = check_alive(); !alive.is_ok()) return alive;
   if (address == 0) return Status::ok();
   const PointerMap::Found found = pointer_map_.find(address);
-  if (found.block == nullptr) return explain_pointer(address, "record_stream");
+  if (found.block == nullptr)
+    return explain_pointer(address, PointerUse::kRecord, "record_stream");
   Status status = devices_[static_cast<std::size_t>(found.device)]->record_stream(address, stream);
   if (status.code() == StatusCode::kInvalidPointer) {
-    return explain_pointer(address, "record_stream");
+    return explain_pointer(address, PointerUse::kRecord, "record_stream");
   }
   return status;
 }

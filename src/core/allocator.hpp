@@ -68,7 +68,8 @@ class Allocator {
   Status free_on_stream(Address address, StreamHandle stream) noexcept;
 
   // The block is also used on `stream`: its memory is reused only when what is submitted there
-  // before the free is done.
+  // before the free is done. kInvalidPointer if no live block begins at `address`, a freed one
+  // included; not counted, since nothing was freed.
   Status record_stream(Address address, StreamHandle stream) noexcept;
 
   // `stream` will be destroyed. Records one event; does not wait. Memory cached for the stream
@@ -129,7 +130,10 @@ class Allocator {
   Status check_alive() const;
   Status free_block(Address address, std::optional<Bytes> expected_bytes,
                     std::optional<StreamHandle> new_owner, const char* call);
-  Status explain_pointer(Address address, const char* call) const;
+  enum class PointerUse { kFree, kRecord };
+  // What is wrong with a pointer that is no live block. Counts a free, of which a second one is
+  // kDoubleFree; any other use of a freed block is kInvalidPointer.
+  Status explain_pointer(Address address, PointerUse use, const char* call) const;
 
   Driver& driver_;
   RoutingWord routing_;

@@ -43,7 +43,7 @@ DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
   update_routing();
 }
 
-// --- malloc ------------------------------------------------------------------------------------
+// --- malloc ---
 
 // Most calls end in the first lines: a repeated size, without the mutex.
 Result<Address> DeviceAllocator::allocate(StreamHandle stream, Bytes bytes,
@@ -183,7 +183,7 @@ Address DeviceAllocator::hand_out(Block& block, const Request& request) {
   return block.address;
 }
 
-// --- free --------------------------------------------------------------------------------------
+// --- free ---
 
 Status DeviceAllocator::free(Block& block, std::optional<Bytes> expected_bytes,
                              std::optional<StreamHandle> new_owner) noexcept {
@@ -300,7 +300,7 @@ Status DeviceAllocator::record_stream(Address address, StreamHandle handle) noex
   return Status::ok();
 }
 
-// --- streams -----------------------------------------------------------------------------------
+// --- streams ---
 
 Status DeviceAllocator::retire_stream(StreamHandle handle) noexcept {
   Section section(*this);
@@ -360,8 +360,7 @@ void DeviceAllocator::release_reference(Stream& stream) {
   streams_.drop_if_unused(stream);
 }
 
-// --- the index of free blocks, and its statistics
-// ------------------------------------------------
+// --- the index of free blocks, and its statistics ---
 
 void DeviceAllocator::pool_insert(Block& block, InactiveSplitChange& change) {
   pool_.get_blocks(block.segment->family).insert(block);

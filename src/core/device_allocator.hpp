@@ -121,7 +121,7 @@ class DeviceAllocator {
   // Holds the mutex; after releasing it, logs what was noted meanwhile.
   class Section;
 
-  // --- device_allocator.cpp: the algorithm -----------------------------------------------------
+  // --- device_allocator.cpp: the algorithm ---
   Result<Address> allocate_locked(StreamHandle stream, Bytes bytes, Bytes alignment,
                                   Block* evicted) QUARRY_EXCLUDES(mutex_);
   void free_locked(Block& block, std::optional<StreamHandle> new_owner) QUARRY_EXCLUDES(mutex_);
@@ -148,7 +148,7 @@ class DeviceAllocator {
   void apply(const InactiveSplitChange& change, StatFamily family) QUARRY_REQUIRES(mutex_);
   void note(std::string line) QUARRY_REQUIRES(mutex_) { notices_.push_back(std::move(line)); }
 
-  // --- parking.cpp: the magazines of threads, seen from the device ------------------------------
+  // --- parking.cpp: the magazines of threads, seen from the device ---
   ThreadMagazines* join_thread() QUARRY_REQUIRES(mutex_);
   bool empty_magazines() QUARRY_REQUIRES(mutex_);
   bool free_parked(Block* list) QUARRY_REQUIRES(mutex_);
@@ -156,7 +156,7 @@ class DeviceAllocator {
   void take_all_counts() QUARRY_REQUIRES(mutex_);
   void update_routing() QUARRY_REQUIRES(mutex_);
 
-  // --- reclaim.cpp: what a miss does -----------------------------------------------------------
+  // --- reclaim.cpp: what a miss does ---
   Result<Block*> reclaim(const Request& request) QUARRY_REQUIRES(mutex_);
   Result<Block*> climb(const Request& request) QUARRY_REQUIRES(mutex_);
   Result<Block*> climb_last_rung(const Request& request) QUARRY_REQUIRES(mutex_);
@@ -178,8 +178,7 @@ class DeviceAllocator {
   template <class Call>
   auto run_unlocked(Call call) QUARRY_REQUIRES(mutex_);
 
-  // --- release.cpp: giving segments back
-  // ---------------------------------------------------------
+  // --- release.cpp: giving segments back ---
   Released release_vacant_segments() QUARRY_REQUIRES(mutex_);
   Released release_segments(const std::vector<Segment*>& segments) QUARRY_REQUIRES(mutex_);
   void wait_for_gate() QUARRY_REQUIRES(mutex_);
@@ -191,7 +190,7 @@ class DeviceAllocator {
   void attach_again(Segment& segment) QUARRY_REQUIRES(mutex_);
   void erase_segment(Segment& segment) QUARRY_REQUIRES(mutex_);
 
-  // --- device_report.cpp -----------------------------------------------------------------------
+  // --- device_report.cpp ---
   OomReport make_oom_report(const Request& request) const QUARRY_REQUIRES(mutex_);
   std::vector<StreamCache> list_caches() const QUARRY_REQUIRES(mutex_);
   Bytes find_largest_free(const Stream& stream) const QUARRY_REQUIRES(mutex_);
@@ -199,7 +198,7 @@ class DeviceAllocator {
   bool has_limit() const QUARRY_REQUIRES(mutex_);
   Segment* find_segment(Address address) const QUARRY_REQUIRES(mutex_);
 
-  // --- validate.cpp ----------------------------------------------------------------------------
+  // --- validate.cpp ---
   struct Sums;
   void collect_parked(Sums& sums) QUARRY_REQUIRES(mutex_);
   void validate_blocks(const Segment& segment, Sums& sums) const QUARRY_REQUIRES(mutex_);

@@ -109,7 +109,7 @@ void DeviceAllocator::count_invalid_free() {
   ++stats_.invalid_frees;
 }
 
-// --- limits and settings -----------------------------------------------------------------------
+// --- limits and settings ---
 
 void DeviceAllocator::configure(const Config& config) {
   MutexLock lock(mutex_);
@@ -150,8 +150,7 @@ Bytes DeviceAllocator::calculate_allowed_bytes() const {
   return std::min(limit_, part);
 }
 
-// --- pointers
-// ------------------------------------------------------------------------------------
+// --- pointers ---
 
 Segment* DeviceAllocator::find_segment(Address address) const {
   const auto after = segments_by_address_.upper_bound(address);

@@ -4,8 +4,6 @@
 
 #include <string>
 
-#include "trace/csv_row.hpp"
-
 namespace quarry {
 namespace {
 
@@ -39,8 +37,7 @@ Status CsvReader::read_header() {
   const std::size_t length = lines.find('\n');
   const std::string_view header = strip_carriage_return(lines.substr(0, length));
   if (header != kHeader) {
-    return fail("not a trace: it should begin with \"" + std::string(kHeader) +
-                "\", and begins with " + quote_input(header));
+    return fail(explain_unknown_format(header));
   }
   window_.consume(length + 1);
   lines_bytes_ -= length + 1;
@@ -62,7 +59,7 @@ Status CsvReader::find_lines() {
   } else if (window_.is_at_end()) {
     is_finished_ = true;
   } else if (line_ == 1) {
-    return fail("not a trace: the first line has no end");
+    return fail(explain_unknown_format(text));
   } else {
     return fail("longer than the " + std::to_string(kMaxLineBytes) + " bytes that a row may have");
   }

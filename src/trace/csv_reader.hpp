@@ -9,13 +9,14 @@
 #include <string_view>
 
 #include "trace/byte_stream.hpp"
+#include "trace/csv_row.hpp"
 #include "trace/trace_event.hpp"
 
 namespace quarry {
 
 class CsvReader {
  public:
-  static constexpr std::string_view kHeader = "t_us,op,id,bytes,stream";
+  static constexpr std::string_view kHeader = kCsvHeader;
   // Longer lines are no rows: four numbers of 20 digits, an op, separators and a line end.
   static constexpr std::size_t kMaxLineBytes = 256;
 

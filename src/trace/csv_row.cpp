@@ -164,4 +164,10 @@ std::string quote_input(std::string_view text) {
   return quoted + (text.size() > kShown ? "...\"" : "\"");
 }
 
+std::string explain_unknown_format(std::string_view start) {
+  return "not a trace: expected a CSV with the header \"" + std::string(kCsvHeader) +
+         "\" or Quarry's native format, either of them plain or gzip'd; found " +
+         quote_input(start);
+}
+
 }  // namespace quarry

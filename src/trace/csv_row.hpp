@@ -10,6 +10,8 @@
 
 namespace quarry {
 
+inline constexpr std::string_view kCsvHeader = "t_us,op,id,bytes,stream";
+
 // Parses the row at `cursor`, which must lie in text that contains a line end ('\n') further on.
 // On success fills `event` and moves `cursor` past the line end.
 bool parse_csv_row(const char*& cursor, TraceEvent& event) noexcept;
@@ -19,5 +21,8 @@ std::string explain_csv_row(std::string_view line);
 
 // The text in quotes, shortened, with unprintable bytes as \xNN: what errors show of an input.
 std::string quote_input(std::string_view text);
+
+// What to say of a file that is in no known format and begins with `start`.
+std::string explain_unknown_format(std::string_view start);
 
 }  // namespace quarry

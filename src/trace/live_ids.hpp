@@ -21,7 +21,9 @@ class LiveIds {
  public:
   struct Entry {
     std::uint64_t id = 0;
-    Bytes bytes = 0;  // for the owner; not interpreted here
+    // For the owner; not interpreted here.
+    Bytes bytes = 0;
+    std::uint64_t stream = 0;
     TraceSlot slot = kNoSlot;
   };
   static constexpr TraceSlot kNoSlot = ~TraceSlot{0};
@@ -38,13 +40,13 @@ class LiveIds {
   }
 
   // Null if `id` lives already, else its new entry.
-  const Entry* insert(std::uint64_t id, Bytes bytes) {
+  const Entry* insert(std::uint64_t id, Bytes bytes, std::uint64_t stream) {
     if (size_ * 2 >= entries_.size()) grow();
     std::size_t i = home(id);
     for (; entries_[i].slot != kNoSlot; i = next(i)) {
       if (entries_[i].id == id) return nullptr;
     }
-    entries_[i] = {id, bytes, take_slot()};
+    entries_[i] = {id, bytes, stream, take_slot()};
     ++size_;
     return &entries_[i];
   }

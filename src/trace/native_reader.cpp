@@ -4,14 +4,37 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "trace/crc32.hpp"
+#include "trace/csv_row.hpp"
 
 namespace quarry {
 
 // A decoder may read past a payload's end, into the next block or the window's slack.
 static_assert(InputWindow::kSlackBytes >= kNativeMaxEventBytes);
 static_assert(InputWindow::kWindowBytes >= kNativeBlockHeaderBytes + kNativeMaxPayloadBytes);
+
+namespace {
+
+// Errors of the header stand before every event and name none.
+Status fail_header(std::string cause) {
+  return Status(StatusCode::kInvalidArgument, std::move(cause));
+}
+
+// Of a file that begins with the magic's first byte, but not with the magic.
+Status explain_magic(std::string_view bytes) {
+  constexpr std::size_t kNameBytes = 4;  // the byte that is no text, and QTR
+  const bool has_name =
+      bytes.size() >= kNameBytes &&
+      std::equal(kNativeMagic.begin(), kNativeMagic.begin() + kNameBytes, bytes.begin());
+  if (!has_name) return fail_header("line 1: " + explain_unknown_format(bytes));
+  return fail_header(
+      "damaged: its first 8 bytes are not those of a native trace, as after a "
+      "conversion of line ends");
+}
+
+}  // namespace
 
 Result<std::size_t> NativeReader::read(std::span<TraceEvent> out) {
   if (!has_header_) {
@@ -30,17 +53,19 @@ Status NativeReader::read_header() {
     return fail(status.message());
   }
   const std::string_view bytes = window_.view();
-  if (bytes.size() < kNativeHeaderBytes) return fail("the file ends within its header");
-  if (!std::equal(kNativeMagic.begin(), kNativeMagic.end(), bytes.begin())) {
-    return fail("not a native trace: its first 8 bytes are others");
+  const std::size_t known = std::min(bytes.size(), kNativeMagic.size());
+  if (!std::equal(bytes.begin(), bytes.begin() + known, kNativeMagic.begin())) {
+    return explain_magic(bytes);
   }
+  if (bytes.size() < kNativeHeaderBytes) return fail_header("the file ends within its header");
   const std::uint32_t version = load_u32(bytes.data() + kNativeMagic.size());
   if (version != kNativeVersion) {
-    return fail("format version " + std::to_string(version) + "; this program reads version " +
-                std::to_string(kNativeVersion));
+    return fail_header("format version " + std::to_string(version) +
+                       "; this program reads version " + std::to_string(kNativeVersion));
   }
   const std::uint32_t flags = load_u32(bytes.data() + kNativeMagic.size() + 4);
-  if (flags != 0) return fail("header flags " + std::to_string(flags) + " where version 1 has 0");
+  if (flags != 0)
+    return fail_header("header flags " + std::to_string(flags) + " where version 1 has 0");
   window_.consume(kNativeHeaderBytes);
   has_header_ = true;
   return Status::ok();

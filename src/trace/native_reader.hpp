@@ -19,7 +19,7 @@ class NativeReader {
 
   // Fills a prefix of `out` and returns its length; 0 only at the end. The text of a failure
   // starts with "event N: ", the number of the first event that could not be read (the first is
-  // 1).
+  // 1), unless the file's header is what is wrong.
   Result<std::size_t> read(std::span<TraceEvent> out);
 
  private:

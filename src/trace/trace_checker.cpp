@@ -6,6 +6,18 @@
 #include <limits>
 
 namespace quarry {
+namespace {
+
+// 0 bytes stand for a row that gives none.
+bool has_other_bytes(const TraceEvent& event, const LiveIds::Entry& entry) {
+  return event.bytes != 0 && event.bytes != entry.bytes;
+}
+
+bool has_other_stream(const TraceEvent& event, const LiveIds::Entry& entry) {
+  return event.stream != kNoTraceStream && event.stream != entry.stream;
+}
+
+}  // namespace
 
 TraceFault TraceChecker::check_alloc(const TraceEvent& event, TraceSlot& slot) {
   if (event.bytes >= kMaxTraceRequest) return TraceFault::kTooLarge;
@@ -13,7 +25,7 @@ TraceFault TraceChecker::check_alloc(const TraceEvent& event, TraceSlot& slot) {
   if (rounded > std::numeric_limits<Bytes>::max() - totals_.live_bytes) {
     return TraceFault::kTooMuch;
   }
-  const LiveIds::Entry* const entry = live_.insert(event.id, rounded);
+  const LiveIds::Entry* const entry = live_.insert(event.id, event.bytes, event.stream);
   if (entry == nullptr) return TraceFault::kIdLives;
   ever_used_.insert(event.id);
   slot = entry->slot;
@@ -28,9 +40,11 @@ TraceFault TraceChecker::check_free(const TraceEvent& event, TraceSlot& slot) {
   if (entry == nullptr) {
     return ever_used_.contains(event.id) ? TraceFault::kFreeTwice : TraceFault::kFreeUnknown;
   }
+  if (has_other_bytes(event, *entry)) return TraceFault::kOtherBytes;
+  if (has_other_stream(event, *entry)) return TraceFault::kOtherStream;
   slot = entry->slot;
   ++totals_.frees;
-  totals_.live_bytes -= entry->bytes;
+  totals_.live_bytes -= round_up(entry->bytes, kTraceGranularity);
   live_.erase(entry);
   return TraceFault::kNone;
 }
@@ -40,6 +54,7 @@ TraceFault TraceChecker::check_record(const TraceEvent& event, TraceSlot& slot) 
   if (entry == nullptr) {
     return ever_used_.contains(event.id) ? TraceFault::kRecordFreed : TraceFault::kRecordUnknown;
   }
+  if (has_other_bytes(event, *entry)) return TraceFault::kOtherBytes;
   slot = entry->slot;
   ++totals_.records;
   return TraceFault::kNone;
@@ -67,6 +82,12 @@ std::string explain(TraceFault fault, const TraceEvent& event) {
       return "record_stream of id " + id + ", which was never allocated";
     case TraceFault::kRecordFreed:
       return "record_stream of id " + id + ", which was freed already";
+    case TraceFault::kOtherBytes:
+      return (event.op == TraceOp::kFree ? "free of id " : "record_stream of id ") + id +
+             " with bytes " + bytes + ", which is not what its allocation asked for";
+    case TraceFault::kOtherStream:
+      return "free of id " + id + " with stream " + std::to_string(event.stream) +
+             ", which is not that of its allocation";
   }
   return "unknown fault";
 }

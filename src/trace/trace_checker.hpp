@@ -23,6 +23,8 @@ enum class TraceFault {
   kFreeTwice,      // a free of an id that was freed already
   kRecordUnknown,  // a record_stream of an id that was never allocated
   kRecordFreed,    // a record_stream of an id that was freed already
+  kOtherBytes,     // a free or record_stream whose bytes are not those of the allocation
+  kOtherStream,    // a free whose stream is not that of the allocation
 };
 
 // Requests from here on (1 EiB) are no program's: PyTorch refuses them before its allocator runs.
@@ -70,7 +72,7 @@ class TraceChecker {
   TraceFault check_free(const TraceEvent& event, TraceSlot& slot);
   TraceFault check_record(const TraceEvent& event, TraceSlot& slot);
 
-  LiveIds live_;  // entries hold the rounded bytes
+  LiveIds live_;  // entries hold the allocation's own bytes and stream
   IdSet ever_used_;
   TraceTotals totals_;
 };

@@ -30,10 +30,7 @@ std::string format_value(sim::StreamKind kind) {
                                             : "sim::StreamKind::kNonBlocking";
 }
 std::string format_value(Mutant mutant) {
-  static constexpr const char* kNames[] = {
-      "kNone",        "kLostFence",  "kDroppedRecord", "kRecordElsewhere", "kDroppedRecordStream",
-      "kWrongStream", "kSuddenDeath"};
-  return std::string("Mutant::") + kNames[static_cast<int>(mutant)];
+  return std::string("Mutant::") + get_name(mutant);
 }
 
 // Fields that have their default value are left out.
@@ -51,6 +48,13 @@ void append_fields(std::string& text, const Fields& fields, const Fields& usual,
 }
 
 }  // namespace
+
+const char* get_name(Mutant mutant) {
+  static constexpr const char* kNames[] = {
+      "kNone",        "kLostFence",  "kDroppedRecord", "kRecordElsewhere", "kDroppedRecordStream",
+      "kWrongStream", "kSuddenDeath"};
+  return kNames[static_cast<int>(mutant)];
+}
 
 std::string format(const Operation& operation) {
   return std::visit(

@@ -21,6 +21,9 @@ enum class Mutant {
   kSuddenDeath,          // the process ends when a block that other streams used is freed
 };
 
+// As in the code: "kLostFence".
+const char* get_name(Mutant mutant);
+
 struct CaseOptions {
   int device_count = 1;
   // That make calls; each has default streams of its own.

@@ -4,10 +4,18 @@
 // in the same way. The control has no hazard.
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "tests/model/generator.hpp"
 #include "tests/model/runner.hpp"
 
 namespace quarry::model {
+
+// For the names of the tests; beside the type, where the test framework looks for it.
+void PrintTo(Mutant mutant, std::ostream* out) {
+  *out << get_name(mutant);
+}
+
 namespace {
 
 constexpr std::size_t kOperations = 4000;

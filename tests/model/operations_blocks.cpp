@@ -180,7 +180,6 @@ void FreeInterior::perform(State& state) const {
   ++state.ledger().invalid_frees;
   check_free(state, "free of an interior pointer", state.allocator().free(address),
              StatusCode::kInvalidPointer);
-  ++state.ledger().invalid_frees;
   check_free(state, "record_stream of an interior pointer",
              state.allocator().record_stream(address, StreamHandle::kLegacy),
              StatusCode::kInvalidPointer);

@@ -2,6 +2,7 @@
 // Many threads at once, for ThreadSanitizer and for deadlocks (CTest's time limit is the
 // watchdog). No sleeps: iterations are counted, time is virtual.
 #include <atomic>
+#include <ostream>
 #include <thread>
 
 #include "tests/stress/stress_world.hpp"
@@ -225,6 +226,10 @@ struct Fit {
   bool records_streams;  // freed blocks stay pending for a while
   bool empties_cache;
 };
+
+void PrintTo(const Fit& fit, std::ostream* out) {
+  *out << fit.name;
+}
 
 class NoFalseOomTest : public testing::TestWithParam<Fit> {};
 

@@ -174,8 +174,7 @@ TEST(C55, RandomlyDamagedTextsNeverCrashAndParseToWritableSettings) {
   EXPECT_GT(accepted, 1000);
 }
 
-// --- C56: 1 GiB, threshold 0.5, twelve blocks of 64 MiB freed, then one of 128 MiB
-// ----------------
+// --- C56: 1 GiB, threshold 0.5, twelve blocks of 64 MiB freed, then one of 128 MiB ---
 
 constexpr Bytes k64 = 67'108'864;
 

@@ -2,6 +2,7 @@
 // The C API's lifetime and configuration while the allocator is there, and that docs/tuning.md
 // describes every option of the table.
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "api/config_options.hpp"
@@ -20,6 +21,13 @@ std::string get_conf() {
   return text;
 }
 
+std::string read_file(const std::string& path) {
+  std::ifstream file(QUARRY_SOURCE_DIR "/" + path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
 class ConfigureApi : public ApiTest {};
 
 TEST_F(ConfigureApi, AnOptionChangesWhatItNamesAndNothingElse) {
@@ -30,6 +38,37 @@ TEST_F(ConfigureApi, AnOptionChangesWhatItNamesAndNothingElse) {
   expected.throw_on_cudamalloc_oom = true;
   expected.upstream_quirks = false;
   EXPECT_EQ(get_conf(), format_config(expected));
+}
+
+TEST_F(ConfigureApi, TheTextNamesEveryOptionButTheAliasesThatTheDocumentsList) {
+  const std::string text = "," + get_conf();
+  EXPECT_TRUE(text.ends_with(",segments:plain,thread_cache:False")) << text;
+  std::set<std::string> left_out;
+  for (const ConfigOption& option : get_config_options()) {
+    const std::string name(option.name);
+    if (text.find("," + name + ":") == std::string::npos) left_out.insert(name);
+  }
+  EXPECT_EQ(left_out, (std::set<std::string>{
+                          "expandable_segments", "backend", "release_lock_on_cudamalloc",
+                          "release_lock_on_hipmalloc", "graph_capture_record_stream_reuse"}));
+  const std::string header = read_file("include/quarry/quarry.h");
+  const std::string document = read_file("docs/tuning.md");
+  const auto begin = document.find("It does not write the aliases");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string listed = document.substr(begin, document.find("\n\n", begin) - begin);
+  for (const std::string& name : left_out) {
+    EXPECT_NE(header.find(name), std::string::npos) << name;
+    EXPECT_NE(listed.find("`" + name + "`"), std::string::npos) << name;
+  }
+}
+
+TEST_F(ConfigureApi, TheWrittenTextIsTakenBack) {
+  ASSERT_EQ(quarry_configure("max_split_size_mb:64,roundup_power2_divisions:8"), QUARRY_OK);
+  const std::string text = get_conf();
+  ASSERT_EQ(quarry_configure("max_split_size_mb:unlimited,roundup_power2_divisions:0"), QUARRY_OK);
+  ASSERT_NE(get_conf(), text);
+  EXPECT_EQ(quarry_configure(text.c_str()), QUARRY_OK) << quarry_get_last_error();
+  EXPECT_EQ(get_conf(), text);
 }
 
 TEST_F(ConfigureApi, C55AFailedConfigureLeavesEverySetting) {
@@ -94,15 +133,15 @@ TEST_F(ConfigureApi, ShutdownGivesAllBackAndLaterCallsSaySo) {
   void* held = allocate(4 << 20);
   ASSERT_EQ(quarry_shutdown(), QUARRY_OK);
   void* ptr = reinterpret_cast<void*>(1);
-  EXPECT_EQ(quarry_malloc(&ptr, 512, 0, nullptr), QUARRY_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(quarry_malloc(&ptr, 512, 0, nullptr), QUARRY_ERROR_SHUT_DOWN);
   EXPECT_EQ(ptr, nullptr);
   EXPECT_TRUE(error_says("quarry_shutdown was called"));
-  EXPECT_EQ(quarry_free_checked(held), QUARRY_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(quarry_free_checked(held), QUARRY_ERROR_SHUT_DOWN);
   quarry_free(held);
   EXPECT_EQ(quarry_free_checked(nullptr), QUARRY_OK);
   quarry_stats stats = {};
   stats.struct_size = sizeof(stats);
-  EXPECT_EQ(quarry_get_stats(0, &stats), QUARRY_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(quarry_get_stats(0, &stats), QUARRY_ERROR_SHUT_DOWN);
   EXPECT_EQ(quarry_shutdown(), QUARRY_OK);
 }
 
@@ -164,10 +203,7 @@ TEST(Version, IsThatOfTheHeader) {
 
 // A heading for each option, its default, and when to use it and when not.
 TEST(TuningDocument, DescribesEveryOptionOfTheTable) {
-  std::ifstream file(std::string(QUARRY_SOURCE_DIR) + "/docs/tuning.md");
-  std::stringstream text;
-  text << file.rdbuf();
-  const std::string document = text.str();
+  const std::string document = read_file("docs/tuning.md");
   for (const ConfigOption& option : get_config_options()) {
     const auto begin = document.find("\n### `" + std::string(option.name) + "`");
     ASSERT_NE(begin, std::string::npos) << "docs/tuning.md has no section for " << option.name;

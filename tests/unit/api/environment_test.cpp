@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the allocator comes to be: by the first call, from the environment. Each test runs in a
 // child process, whose parent never makes an allocator.
+#include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -97,6 +100,46 @@ TEST(Environment, ABadVariableIsRefusedByName) {
     }))) << bad.name
          << "=" << bad.value;
   }
+}
+
+// What the library writes to stderr while `body` runs. For a child.
+template <class Body>
+std::string capture_stderr(Body&& body) {
+  std::FILE* file = std::tmpfile();
+  const int saved = ::dup(STDERR_FILENO);
+  ::dup2(::fileno(file), STDERR_FILENO);
+  body();
+  ::dup2(saved, STDERR_FILENO);
+  ::close(saved);
+  std::string text(4096, '\0');
+  std::rewind(file);
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  return text;
+}
+
+TEST(Environment, AnUnknownLogLevelIsToldWhenTheAllocatorIsMade) {
+  EXPECT_TRUE(left_well(run_in_child([] {
+    ::setenv("QUARRY_DRIVER", "sim", 1);
+    ::setenv("QUARRY_LOG_LEVEL", "loud", 1);
+    const std::string log =
+        capture_stderr([] { CHILD_EXPECT(quarry_init(nullptr) == QUARRY_OK); });
+    CHILD_EXPECT(log.find("\"loud\" allowed=debug,info") != std::string::npos);
+    CHILD_EXPECT(log.find("event=start") == std::string::npos);
+  })));
+}
+
+TEST(Environment, TheFirstLineOfADebugLogSaysWithWhatTheAllocatorStarts) {
+  EXPECT_TRUE(left_well(run_in_child([] {
+    ::setenv("QUARRY_DRIVER", "sim", 1);
+    ::setenv("QUARRY_SIM_DEVICES", "3", 1);
+    ::setenv("QUARRY_LOG_LEVEL", "debug", 1);
+    ::setenv("QUARRY_CONF", "large_segment_size_mb:40", 1);
+    const std::string log =
+        capture_stderr([] { CHILD_EXPECT(quarry_init(nullptr) == QUARRY_OK); });
+    CHILD_EXPECT(log.find("event=start devices=3 conf=\"large_segment_size_mb:40,") !=
+                 std::string::npos);
+  })));
 }
 
 TEST(Environment, C55LenientModeTakesWhatItKnows) {

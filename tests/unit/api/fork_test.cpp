@@ -74,7 +74,7 @@ TEST_F(Fork, AfterAShutdownTheChildIsToldOfThat) {
   ASSERT_EQ(quarry_shutdown(), QUARRY_OK);
   EXPECT_TRUE(left_well(run_in_child([] {
     void* ptr = nullptr;
-    CHILD_EXPECT(quarry_malloc(&ptr, 512, 0, nullptr) == QUARRY_ERROR_NOT_SUPPORTED);
+    CHILD_EXPECT(quarry_malloc(&ptr, 512, 0, nullptr) == QUARRY_ERROR_SHUT_DOWN);
   })));
 }
 

@@ -66,6 +66,9 @@ TEST_F(KillSwitch, ZeroNullHugeAndWrongArgumentsAnswerAsEver) {
   ptr = allocate(1000);
   EXPECT_EQ(quarry_record_stream(ptr, make_stream(2)), QUARRY_OK);
   EXPECT_EQ(quarry_record_stream(&ptr, make_stream(2)), QUARRY_ERROR_INVALID_POINTER);
+  EXPECT_EQ(quarry_record_stream(static_cast<char*>(ptr) + 8, make_stream(2)),
+            QUARRY_ERROR_INVALID_POINTER);
+  EXPECT_TRUE(error_says("8 bytes inside a live block"));
   EXPECT_EQ(quarry_free_sized(ptr, 999), QUARRY_ERROR_SIZE_MISMATCH);
   EXPECT_EQ(quarry_free_checked(ptr), QUARRY_ERROR_INVALID_POINTER);
   EXPECT_EQ(quarry_stream_retire(0, nullptr), QUARRY_OK);

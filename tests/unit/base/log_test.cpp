@@ -49,6 +49,33 @@ TEST_F(LogDeathTest, OffWritesNothing) {
   EXPECT_EXIT(log_everything("off"), testing::ExitedWithCode(0), "^$");
 }
 
+TEST_F(LogDeathTest, EachAllowedLevelIsTakenWithoutAWarning) {
+  for (const char* level : {"debug", "info", "warning", "error", "off", ""}) {
+    EXPECT_EXIT(
+        {
+          setenv("QUARRY_LOG_LEVEL", level, 1);
+          log_debug("event=d");
+          std::exit(0);
+        },
+        testing::ExitedWithCode(0),
+        level == std::string("debug") ? "level=debug event=d\n$" : "^$")
+        << level;
+  }
+}
+
+TEST_F(LogDeathTest, AnUnknownLevelIsNamedOnceAndTheDefaultHolds) {
+  EXPECT_EXIT(log_everything("loud"), testing::ExitedWithCode(0),
+              "^[-0-9T:.]+ quarry level=warning event=unknown_log_level QUARRY_LOG_LEVEL=\"loud\" "
+              "allowed=debug,info,warning,error,off used=warning\n"
+              "[-0-9T:.]+ quarry level=warning event=w\n[-0-9T:.]+ quarry level=error event=e\n$");
+}
+
+TEST_F(LogDeathTest, AnUnknownLevelOfAnyTextIsOneShortLine) {
+  EXPECT_EXIT(log_everything(("a\nb\"" + std::string(100, 'x')).c_str()),
+              testing::ExitedWithCode(0),
+              "^[^\n]* QUARRY_LOG_LEVEL=\"a[?]b[?]x{36}[.]{3}\" [^\n]*\n");
+}
+
 TEST_F(LogDeathTest, BracesInALineAreText) {
   EXPECT_EXIT(
       {

@@ -17,7 +17,7 @@ constexpr StatusCode kCodes[] = {StatusCode::kOk,           StatusCode::kInvalid
                                  StatusCode::kDoubleFree,   StatusCode::kSizeMismatch,
                                  StatusCode::kDriverError,  StatusCode::kForked,
                                  StatusCode::kNotSupported, StatusCode::kBusy,
-                                 StatusCode::kInternal};
+                                 StatusCode::kInternal,     StatusCode::kShutDown};
 
 // They are part of the C ABI.
 TEST(StatusTest, CodesKeepTheirNumbers) {

@@ -53,8 +53,7 @@ DriverCode MutantDriver::wait_event(StreamRef stream, EventHandle event) noexcep
   return truth_.wait_event(stream, event);
 }
 
-// --- Passed on as they are
-// -----------------------------------------------------------------------
+// --- Passed on as they are ---
 
 DriverResult<int> MutantDriver::get_device_count() noexcept {
   return truth_.get_device_count();

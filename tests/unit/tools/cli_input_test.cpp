@@ -60,10 +60,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadTrace{"NotATrace",
                  "\x7f"
                  "ELF\x02\x01 and so on\n",
-                 "bad.csv: line 1: not a trace: it should begin with "
-                 "\"t_us,op,id,bytes,stream\", and begins with \"\\x7fELF\\x02\\x01 and so on\""},
-        BadTrace{"CutNativeHeader", "\x89QTR",
-                 "bad.csv: event 1: the file ends within its header"}),
+                 "bad.csv: line 1: not a trace: expected a CSV with the header "
+                 "\"t_us,op,id,bytes,stream\" or Quarry's native format, either of them plain or "
+                 "gzip'd; found \"\\x7fELF\\x02\\x01 and so on\""},
+        BadTrace{"CutNativeHeader", "\x89QTR", "bad.csv: the file ends within its header"}),
     [](const auto& param) { return std::string(param.param.name); });
 
 class CliFiles : public CliTest {};

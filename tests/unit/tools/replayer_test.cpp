@@ -11,7 +11,7 @@ TraceEvent alloc(std::uint64_t time_us, std::uint64_t id, Bytes bytes, std::uint
   return {time_us, id, bytes, stream, TraceOp::kAlloc};
 }
 TraceEvent free_of(std::uint64_t time_us, std::uint64_t id) {
-  return {time_us, id, 0, 0, TraceOp::kFree};
+  return {time_us, id, 0, kNoTraceStream, TraceOp::kFree};
 }
 TraceEvent record(std::uint64_t time_us, std::uint64_t id, std::uint64_t stream) {
   return {time_us, id, 0, stream, TraceOp::kRecordStream};

@@ -63,11 +63,13 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadText("", "t: line 1: the file is empty"),
         BadText("hello\n",
-                "t: line 1: not a trace: it should begin with \"t_us,op,id,bytes,stream\", and "
-                "begins with \"hello\""),
+                "t: line 1: not a trace: expected a CSV with the header "
+                "\"t_us,op,id,bytes,stream\" or "
+                "Quarry's native format, either of them plain or gzip'd; found \"hello\""),
         BadText("1,a,1,5,0\n",
-                "t: line 1: not a trace: it should begin with \"t_us,op,id,bytes,stream\", and "
-                "begins with \"1,a,1,5,0\""),
+                "t: line 1: not a trace: expected a CSV with the header "
+                "\"t_us,op,id,bytes,stream\" or "
+                "Quarry's native format, either of them plain or gzip'd; found \"1,a,1,5,0\""),
         BadText(HEADER "1,a,1,5,0\n1,a,2,5x,0\n", "t: line 3: bytes: \"5x\" is not a number"),
         BadText(HEADER "-1,a,1,5,0\n", "t: line 2: t_us: \"-1\" is not a number"),
         BadText(HEADER "1,a,1,18446744073709551616,0\n",
@@ -89,13 +91,23 @@ INSTANTIATE_TEST_SUITE_P(
                 "t: line 2: \"\\x01\\xff\" has 1 field where t_us,op,id,bytes,stream are 5"),
         BadText(HEADER "1,a,1,5,0\n\n2,f,1,,0\n", "t: line 4: a row after the blank line 3")));
 
+TEST(CsvReader, RefusesOtherBinaryFiles) {
+  EXPECT_EQ(
+      read_text("\x89PNG\r\n").error,
+      "t: line 1: not a trace: expected a CSV with the header \"t_us,op,id,bytes,stream\" or "
+      "Quarry's native format, either of them plain or gzip'd; found \"\\x89PNG\\x0d\\x0a\"");
+}
+
 TEST(CsvReader, RefusesLongLines) {
   EXPECT_EQ(read_text(kHeader + std::string(300, '1') + "\n").error,
             "t: line 2: 300 bytes long; a row has at most 256");
   EXPECT_EQ(read_text(kHeader + std::string(1 << 20, '1') + "\n").error,
             "t: line 2: longer than the 256 bytes that a row may have");
-  EXPECT_EQ(read_text(std::string(1 << 20, 'x')).error,
-            "t: line 1: not a trace: the first line has no end");
+  EXPECT_EQ(
+      read_text(std::string(1 << 20, 'x')).error,
+      "t: line 1: not a trace: expected a CSV with the header \"t_us,op,id,bytes,stream\" or "
+      "Quarry's native format, either of them plain or gzip'd; found \"" +
+          std::string(60, 'x') + "...\"");
 }
 
 TEST(CsvReader, NamesTheLineAfterManyWindows) {

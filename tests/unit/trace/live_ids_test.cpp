@@ -22,11 +22,11 @@ TEST(LiveIds, EqualsAStandardMapUnderRandomUse) {
       ASSERT_EQ(entry != nullptr, expected.count(id) == 1);
       if (entry != nullptr) {
         ASSERT_EQ(entry->slot, expected[id]);
-        ASSERT_EQ(live.insert(id, 1), nullptr);
+        ASSERT_EQ(live.insert(id, 1, 0), nullptr);
         live.erase(live.find(id));
         expected.erase(id);
       } else {
-        expected[id] = live.insert(id, 1)->slot;
+        expected[id] = live.insert(id, 1, 0)->slot;
       }
       ASSERT_EQ(live.size(), expected.size());
     }
@@ -43,7 +43,7 @@ TEST(LiveIds, EqualsAStandardMapUnderRandomUse) {
 TEST(LiveIds, GivesAsManySlotsAsLiveAtOnce) {
   LiveIds live;
   for (std::uint64_t id = 0; id < 100'000; ++id) {
-    live.insert(id, 1);
+    live.insert(id, 1, 0);
     if (id >= 10) live.erase(live.find(id - 10));
   }
   EXPECT_EQ(live.slot_count(), 11u);

@@ -96,11 +96,16 @@ TEST(NativeFormat, SaysWhatIsWrong) {
   const std::string bytes = write_all(TraceFormat::kNative, make_plain_events(20));
   EXPECT_EQ(read_text(bytes.substr(0, bytes.size() - 1)).error,
             "t: event 41: the file is cut within a block");
-  EXPECT_EQ(read_text(bytes.substr(0, 10)).error, "t: event 1: the file ends within its header");
+  EXPECT_EQ(read_text(bytes.substr(0, 10)).error, "t: the file ends within its header");
   EXPECT_EQ(read_text(bytes + "x").error, "t: event 41: there is something after the trailer");
+  std::string converted = bytes;
+  converted.erase(4, 1);
+  EXPECT_EQ(read_text(converted).error,
+            "t: damaged: its first 8 bytes are not those of a native trace, as after a conversion "
+            "of line ends");
   std::string newer = bytes;
   newer[8] = 2;
-  EXPECT_EQ(read_text(newer).error, "t: event 1: format version 2; this program reads version 1");
+  EXPECT_EQ(read_text(newer).error, "t: format version 2; this program reads version 1");
 }
 
 // Blocks with right sums and wrong contents, as a faulty writer would make them.

@@ -11,7 +11,7 @@ TraceEvent alloc(std::uint64_t id, Bytes bytes) {
   return {0, id, bytes, 0, TraceOp::kAlloc};
 }
 TraceEvent free_of(std::uint64_t id) {
-  return {0, id, 0, 0, TraceOp::kFree};
+  return {0, id, 0, kNoTraceStream, TraceOp::kFree};
 }
 TraceEvent record(std::uint64_t id) {
   return {0, id, 0, 1, TraceOp::kRecordStream};
@@ -51,6 +51,19 @@ TEST_F(TraceCheckerTest, RefusesRecordsOfTheDead) {
   EXPECT_EQ(check(record(1)), "");
   EXPECT_EQ(check(free_of(1)), "");
   EXPECT_EQ(check(record(1)), "record_stream of id 1, which was freed already");
+}
+
+TEST_F(TraceCheckerTest, RefusesRowsThatContradictTheAllocation) {
+  EXPECT_EQ(check({0, 1, 1000, 3, TraceOp::kAlloc}), "");
+  EXPECT_EQ(check({0, 1, 999, 3, TraceOp::kFree}),
+            "free of id 1 with bytes 999, which is not what its allocation asked for");
+  EXPECT_EQ(check({0, 1, 1024, 4, TraceOp::kRecordStream}),
+            "record_stream of id 1 with bytes 1024, which is not what its allocation asked for");
+  EXPECT_EQ(check({0, 1, 1000, 4, TraceOp::kFree}),
+            "free of id 1 with stream 4, which is not that of its allocation");
+  EXPECT_EQ(check({0, 1, 1000, 4, TraceOp::kRecordStream}), "");
+  EXPECT_EQ(checker_.totals().frees, 0u);
+  EXPECT_EQ(check({0, 1, 1000, 3, TraceOp::kFree}), "");
 }
 
 TEST_F(TraceCheckerTest, RefusesRequestsOfAnExbibyteAndMore) {

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+# Installs the component `library` of BUILD into a new prefix under WORK, checks that the prefix
+# holds what docs/c-api.md says and no more, and builds and runs programs with nothing but it: by
+# the commands of docs/c-api.md, with the shared library, then with the static one, then in C++.
+# Run with cmake -DBUILD=... -P; tests/install/CMakeLists.txt passes the variables.
+cmake_minimum_required(VERSION 3.25)
+set(prefix "${WORK}/prefix")
+unset(ENV{DESTDIR})
+file(REMOVE_RECURSE "${WORK}")
+file(MAKE_DIRECTORY "${WORK}")
+
+function(run)
+  execute_process(COMMAND ${ARGN} WORKING_DIRECTORY "${WORK}" COMMAND_ECHO STDOUT
+    COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+function(expect_runs program)
+  execute_process(
+    COMMAND ${CMAKE_COMMAND} -E env QUARRY_DRIVER=sim "LD_LIBRARY_PATH=${prefix}/${LIBDIR}"
+      "${WORK}/${program}"
+    OUTPUT_VARIABLE output COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT output MATCHES "3 driver allocations for 2001 requests")
+    message(FATAL_ERROR "${program} printed:\n${output}")
+  endif()
+endfunction()
+
+run(${CMAKE_COMMAND} --install "${BUILD}" --config "${CONFIG}" --component library
+  --prefix "${prefix}")
+
+file(GLOB_RECURSE installed RELATIVE "${prefix}" "${prefix}/*")
+list(SORT installed)
+set(expected
+  "${INCLUDEDIR}/quarry/quarry.h"
+  "${INCLUDEDIR}/quarry/quarry.hpp"
+  "${LIBDIR}/libquarry.a"
+  "${LIBDIR}/libquarry.so"
+  "${LIBDIR}/libquarry.so.${VERSION_MAJOR}"
+  "${LIBDIR}/libquarry.so.${VERSION}")
+list(SORT expected)
+if(NOT installed STREQUAL expected)
+  message(FATAL_ERROR "The prefix holds ${installed}; it should hold ${expected}")
+endif()
+
+set(main "${SOURCE}/examples/c_program/main.c")
+set(strict -Wall -Wextra -Wpedantic -Werror "-I${prefix}/${INCLUDEDIR}")
+run("${CC}" -std=c99 ${strict} "${main}" "-L${prefix}/${LIBDIR}" -lquarry -o shared_program)
+expect_runs(shared_program)
+run("${CC}" -std=c99 ${strict} "${main}" "${prefix}/${LIBDIR}/libquarry.a" -lstdc++ -lm -pthread
+  -o static_program)
+expect_runs(static_program)
+
+file(WRITE "${WORK}/main.cpp" [=[
+#include <quarry/quarry.hpp>
+
+int main() {
+  quarry::UniqueBlock block(1000, 0, nullptr);
+  return block.data() != nullptr ? 0 : 1;
+}
+]=])
+run("${CXX}" -std=c++17 ${strict} main.cpp "-L${prefix}/${LIBDIR}" -lquarry -o cpp_program)
+run(${CMAKE_COMMAND} -E env QUARRY_DRIVER=sim "LD_LIBRARY_PATH=${prefix}/${LIBDIR}"
+  "${WORK}/cpp_program")
