@@ -85,6 +85,10 @@ void Retire::perform(State& state) const {
   const StreamRef told{on.ref.device, on.handle};
   const StatusCode code =
       state.call_as(*as, [&] { return state.allocator().retire_stream(told); }).code();
+  if (on.handle == StreamHandle::kLegacy) {  // never ends
+    if (code != StatusCode::kInvalidArgument) state.fail(describe("retire_stream", code));
+    return;
+  }
   // A stream that the allocator has not met needs no retirement: kOk even then.
   const bool may_be_busy = *as == Caller::kDriverCallback || !state.is_usable(on);
   if (code == StatusCode::kBusy && may_be_busy) return;

@@ -18,6 +18,12 @@ class HookedDriver final : public Driver {
   // Called after allocate, free and synchronize_event, on the calling thread.
   void set_hook(Hook hook) { hook_ = std::move(hook); }
 
+  enum class RecordMoment { kBefore, kAfter };
+  // Called around each record_event.
+  void set_record_hook(std::function<void(RecordMoment, StreamRef)> hook) {
+    record_hook_ = std::move(hook);
+  }
+
   DriverResult<int> get_device_count() noexcept override { return driver_.get_device_count(); }
   DriverResult<DeviceProperties> get_device_properties(DeviceId device) noexcept override {
     return driver_.get_device_properties(device);
@@ -64,7 +70,10 @@ class HookedDriver final : public Driver {
     return driver_.destroy_event(event);
   }
   DriverCode record_event(EventHandle event, StreamRef stream) noexcept override {
-    return driver_.record_event(event, stream);
+    if (record_hook_) record_hook_(RecordMoment::kBefore, stream);
+    const DriverCode code = driver_.record_event(event, stream);
+    if (record_hook_) record_hook_(RecordMoment::kAfter, stream);
+    return code;
   }
   DriverCode record_context_event(EventHandle event, DeviceId device) noexcept override {
     return driver_.record_context_event(event, device);
@@ -98,6 +107,7 @@ class HookedDriver final : public Driver {
 
   Driver& driver_;
   Hook hook_;
+  std::function<void(RecordMoment, StreamRef)> record_hook_;
 };
 
 }  // namespace quarry::stress

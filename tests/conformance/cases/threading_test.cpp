@@ -136,7 +136,7 @@ TEST(C87, OtherCallsFromACallbackMakeNoDriverCallEither) {
     EXPECT_EQ(allocator.allocate({0, kS0}, 4'194'304).value(), y);
     EXPECT_EQ(allocator.allocate({0, kS0}, 67'108'864).code(), StatusCode::kBusy);
     EXPECT_TRUE(allocator.record_stream(x, s1).is_ok());
-    EXPECT_EQ(allocator.retire_stream({0, kS0}).code(), StatusCode::kBusy);
+    EXPECT_EQ(allocator.retire_stream({0, s1}).code(), StatusCode::kBusy);
     allocator.retire_thread_streams();
     EXPECT_EQ(allocator.empty_cache(0).code(), StatusCode::kBusy);
     EXPECT_TRUE(allocator.get_stats(0).is_ok());

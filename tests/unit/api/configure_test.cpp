@@ -42,7 +42,7 @@ TEST_F(ConfigureApi, AnOptionChangesWhatItNamesAndNothingElse) {
 
 TEST_F(ConfigureApi, TheTextNamesEveryOptionButTheAliasesThatTheDocumentsList) {
   const std::string text = "," + get_conf();
-  EXPECT_TRUE(text.ends_with(",segments:plain,thread_cache:False")) << text;
+  EXPECT_TRUE(text.ends_with(",segments:plain,thread_cache:True")) << text;
   std::set<std::string> left_out;
   for (const ConfigOption& option : get_config_options()) {
     const std::string name(option.name);
