@@ -276,8 +276,9 @@ QUARRY_API quarry_status quarry_reset_accumulated_stats(int device);
 // --- Callbacks ---
 
 // They run on the thread whose request is short, with no lock held, and may call anything here but
-// quarry_shutdown. They must not throw or jump out; what a C++ callback throws is caught, logged
-// and dropped. `user` is passed through.
+// quarry_shutdown. A request that a callback makes calls no callbacks, not even when it fails. They
+// must not throw or jump out; what a C++ callback throws is caught, logged and dropped. `user` is
+// passed through.
 
 typedef enum quarry_oom_reason {
   QUARRY_OOM_DEVICE_FULL = 0,     // the driver has no more, and too little is cached
@@ -327,8 +328,11 @@ QUARRY_API quarry_status quarry_add_oom_callback(quarry_oom_callback callback, v
                                                  quarry_callback_id* id);
 QUARRY_API quarry_status quarry_add_free_memory_callback(quarry_free_memory_callback callback,
                                                          void* user, quarry_callback_id* id);
-// QUARRY_ERROR_INVALID_ARGUMENT for an id that is not, or no longer, there. A call under way in
-// another thread may still finish after this returns.
+// After QUARRY_OK the callback is not called any more, and `user` may go: calls under way in other
+// threads are waited for, so hold no lock, and not the driver-free guard, that they may need. May
+// be called from inside a callback, which may remove itself; two callbacks that remove each other
+// at once, in two threads, wait for ever. QUARRY_ERROR_INVALID_ARGUMENT for an id that is not, or
+// no longer, there.
 QUARRY_API quarry_status quarry_remove_callback(quarry_callback_id id);
 
 // --- Guards ---
