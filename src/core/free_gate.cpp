@@ -45,6 +45,11 @@ bool FreeGate::is_held_by_this_thread() const {
   return holds(self);
 }
 
+bool FreeGate::is_held() const {
+  MutexLock lock(mutex_);
+  return !holders_.empty();
+}
+
 bool FreeGate::enter() {
   const std::uint64_t self = get_thread_token();
   MutexLock lock(mutex_);

@@ -26,6 +26,8 @@ class FreeGate {
   // For a thread that ends, which could not unlock later. Returns how many holds it had.
   std::size_t drop_holds_of_this_thread();
   bool is_held_by_this_thread() const;
+  // By any thread.
+  bool is_held() const;
 
   // For the allocator: waits until no other thread holds the gate. False, at once, if the calling
   // thread itself holds it: nothing may be freed then. After true, call leave().

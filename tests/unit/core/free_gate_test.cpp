@@ -51,10 +51,12 @@ TEST(FreeGateTest, UnlockingAnothersHoldFailsAndKeepsIt) {
   gate.lock();
   std::thread([&gate] {
     EXPECT_FALSE(gate.is_held_by_this_thread());
+    EXPECT_TRUE(gate.is_held());
     EXPECT_FALSE(gate.unlock());
   }).join();
   EXPECT_TRUE(gate.is_held_by_this_thread());
   EXPECT_TRUE(gate.unlock());
+  EXPECT_FALSE(gate.is_held());
 }
 
 TEST(FreeGateTest, AFreeOfAnotherThreadWaitsForTheLastHolder) {
