@@ -59,7 +59,7 @@ typedef enum quarry_status {
   QUARRY_ERROR_FORKED = 7,
   // Not on this machine, or not in this build.
   QUARRY_ERROR_NOT_SUPPORTED = 8,
-  // A capture or a guard that the caller holds forbids it now.
+  // A capture, a guard, or the callback that the caller is in forbids it now.
   QUARRY_ERROR_BUSY = 9,
   // A fault of this library, or no host memory.
   QUARRY_ERROR_INTERNAL = 10,
@@ -121,7 +121,9 @@ QUARRY_API quarry_status quarry_init(const quarry_init_options* options);
 
 // Gives all memory back to the driver, that of blocks still held included. May wait for the
 // devices. No other thread may be inside a call, and no memory may be in use. Without an
-// allocator: QUARRY_OK. Not needed before exit.
+// allocator: QUARRY_OK. QUARRY_ERROR_BUSY, with nothing done, inside a callback, between
+// quarry_driver_callback_begin and _end, and while any thread holds the driver-free guard. Not
+// needed before exit.
 QUARRY_API quarry_status quarry_shutdown(void);
 
 // Changes the options that `conf` names, from the next request on; the others stay as they are. An
@@ -276,8 +278,9 @@ QUARRY_API quarry_status quarry_reset_accumulated_stats(int device);
 // --- Callbacks ---
 
 // They run on the thread whose request is short, with no lock held, and may call anything here but
-// quarry_shutdown. They must not throw or jump out; what a C++ callback throws is caught, logged
-// and dropped. `user` is passed through.
+// quarry_shutdown (QUARRY_ERROR_BUSY). A request that a callback makes calls no callbacks, not even
+// when it fails. They must not throw or jump out; what a C++ callback throws is caught, logged and
+// dropped. `user` is passed through.
 
 typedef enum quarry_oom_reason {
   QUARRY_OOM_DEVICE_FULL = 0,     // the driver has no more, and too little is cached
@@ -327,8 +330,11 @@ QUARRY_API quarry_status quarry_add_oom_callback(quarry_oom_callback callback, v
                                                  quarry_callback_id* id);
 QUARRY_API quarry_status quarry_add_free_memory_callback(quarry_free_memory_callback callback,
                                                          void* user, quarry_callback_id* id);
-// QUARRY_ERROR_INVALID_ARGUMENT for an id that is not, or no longer, there. A call under way in
-// another thread may still finish after this returns.
+// After QUARRY_OK the callback is not called any more, and `user` may go: calls under way in other
+// threads are waited for, so hold no lock, and not the driver-free guard, that they may need. May
+// be called from inside a callback, which may remove itself; two callbacks that remove each other
+// at once, in two threads, wait for ever. QUARRY_ERROR_INVALID_ARGUMENT for an id that is not, or
+// no longer, there.
 QUARRY_API quarry_status quarry_remove_callback(quarry_callback_id id);
 
 // --- Guards ---
@@ -336,8 +342,10 @@ QUARRY_API quarry_status quarry_remove_callback(quarry_callback_id id);
 // A driver free waits for the devices: between two launches of a collective it can deadlock them.
 // From lock to unlock no driver free begins in any thread. lock waits for those under way;
 // requests of other threads that need one wait, those of the holder fail with
-// QUARRY_OOM_FREE_FORBIDDEN. Threads may hold it together, and a thread several times. unlock:
-// QUARRY_ERROR_INVALID_ARGUMENT if the calling thread does not hold it.
+// QUARRY_OOM_FREE_FORBIDDEN. Threads may hold it together, and a thread several times. A thread
+// that ends without unlock gives it up, with a warning in the log. lock: QUARRY_ERROR_BUSY between
+// quarry_driver_callback_begin and _end, where a driver free under way may wait for the caller.
+// unlock: QUARRY_ERROR_INVALID_ARGUMENT if the calling thread does not hold it.
 QUARRY_API quarry_status quarry_driver_free_guard_lock(void);
 QUARRY_API quarry_status quarry_driver_free_guard_unlock(void);
 

@@ -147,8 +147,8 @@ class LimitScope {
 
 // --- Callbacks ---
 
-// A function that is called as long as this lives. It may be under way in another thread when this
-// is destroyed; what it refers to must outlive that.
+// A function that is called as long as this lives. The destructor waits for calls under way in
+// other threads: see quarry_remove_callback. Not to be destroyed by its own function.
 class Callback {
  public:
   static Callback on_oom(std::function<void(const quarry_oom_report&)> function) {

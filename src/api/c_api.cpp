@@ -31,6 +31,15 @@ static_assert(QUARRY_ERROR_SHUT_DOWN == static_cast<int>(StatusCode::kShutDown))
 
 namespace {
 
+// C lets an enum hold any int. To load one that is no enumerator is undefined in C++.
+template <class Enum>
+int read_enum(const Enum& from_c) {
+  static_assert(sizeof(Enum) == sizeof(int));
+  int number = 0;
+  std::memcpy(&number, &from_c, sizeof(number));
+  return number;
+}
+
 // The environment's options with what the caller says in their place.
 Result<ProcessOptions> read_options(const quarry_init_options& given) {
   if (Status status = check_struct_size(given.struct_size, "options"); !status.is_ok()) {
@@ -42,12 +51,12 @@ Result<ProcessOptions> read_options(const quarry_init_options& given) {
   if (!options.is_ok()) return options;
   ProcessOptions merged = options.value();
   if (known.conf != nullptr) merged.conf = known.conf;
-  if (known.driver == QUARRY_DRIVER_CUDA) merged.driver = DriverKind::kCuda;
-  if (known.driver == QUARRY_DRIVER_SIM) merged.driver = DriverKind::kSim;
-  if (known.driver < QUARRY_DRIVER_DEFAULT || known.driver > QUARRY_DRIVER_SIM) {
+  const int driver = read_enum(known.driver);
+  if (driver == QUARRY_DRIVER_CUDA) merged.driver = DriverKind::kCuda;
+  if (driver == QUARRY_DRIVER_SIM) merged.driver = DriverKind::kSim;
+  if (driver < QUARRY_DRIVER_DEFAULT || driver > QUARRY_DRIVER_SIM) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("options->driver is {}; allowed: a quarry_driver_kind",
-                              static_cast<int>(known.driver)));
+                  fmt::format("options->driver is {}; allowed: a quarry_driver_kind", driver));
   }
   if (known.sim_device_count < 0 || known.sim_device_count > kMostSimDevices) {
     return Status(StatusCode::kInvalidArgument,
@@ -116,7 +125,7 @@ Status write_conf(const std::string& text, char* buffer, size_t buffer_bytes,
 // --- Errors and version ---
 
 const char* quarry_get_status_name(quarry_status status) {
-  return get_name(static_cast<StatusCode>(status)).data();
+  return get_name(StatusCode{read_enum(status)}).data();
 }
 
 const char* quarry_get_last_error(void) {

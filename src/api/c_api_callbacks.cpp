@@ -107,9 +107,15 @@ quarry_status quarry_remove_callback(quarry_callback_id id) {
 }
 
 quarry_status quarry_driver_free_guard_lock(void) {
-  return run_with_allocator([](auto& allocator) {
+  return run_with_allocator([](auto& allocator) -> Status {
+    if (is_driver_callback_thread()) {
+      return {StatusCode::kBusy,
+              "the driver-free guard may not be taken inside a driver callback: a driver free "
+              "under way may wait for that callback"};
+    }
+    note_thread_exit_duty();
     allocator.free_gate().lock();
-    return Status();
+    return {};
   });
 }
 

@@ -57,9 +57,10 @@ Result<std::unique_ptr<PassThrough>> PassThrough::create(Driver& driver, const C
 
 PassThrough::~PassThrough() {
   if (is_forked_.load(std::memory_order_relaxed)) return;
-  release_queued();
+  for (const Allocation& allocation : queued_)
+    static_cast<void>(free_in_driver(allocation));
   for (const auto& [address, allocation] : held_)
-    static_cast<void>(release(allocation));
+    static_cast<void>(free_in_driver(allocation));
 }
 
 Status PassThrough::check_alive() const {
@@ -225,13 +226,18 @@ Status PassThrough::release(const Allocation& allocation) {
     has_queued_.store(true, std::memory_order_relaxed);
     return {};
   }
+  Status status = free_in_driver(allocation);
+  free_gate_.leave();
+  return status;
+}
+
+Status PassThrough::free_in_driver(const Allocation& allocation) {
   const DeviceId id = allocation.stream.device;
   DriverCode code = DriverCode::kSuccess;
   {
     CaptureModeBracket bracket(driver_);
     code = driver_.free(id, allocation.driver_address);
   }
-  free_gate_.leave();
   MutexLock lock(mutex_);
   DeviceStats& stats = at(id).stats;
   count_block(stats, allocation.requested_bytes, allocation.driver_bytes, -1);

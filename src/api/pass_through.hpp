@@ -27,7 +27,7 @@ namespace quarry {
 class PassThrough {
  public:
   static Result<std::unique_ptr<PassThrough>> create(Driver& driver, const Config& config);
-  // Frees what is still held.
+  // Frees what is still held, without a look at the free gate: a holder might be gone.
   ~PassThrough();
   PassThrough(const PassThrough&) = delete;
   PassThrough& operator=(const PassThrough&) = delete;
@@ -92,6 +92,8 @@ class PassThrough {
   Status fail_out_of_memory(const Allocation& wanted);
   Status take(Address address, Allocation& taken, const char* call);
   Status release(const Allocation& allocation);
+  // Where the free gate was entered, or does not matter any more.
+  Status free_in_driver(const Allocation& allocation);
   void release_queued();
   Bytes calculate_allowed_bytes(DeviceId device) const QUARRY_REQUIRES(mutex_);
 

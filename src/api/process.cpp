@@ -3,12 +3,11 @@
 
 #include <pthread.h>
 
-#include <functional>
-#include <new>
 #include <utility>
 
 #include "api/config_parser.hpp"
 #include "base/log.hpp"
+#include "core/thread_state.hpp"
 
 namespace quarry {
 
@@ -23,11 +22,42 @@ void log_warnings(const std::vector<std::string>& warnings) {
   }
 }
 
+// --- Pins ---
+
+constinit std::atomic<int> pin_count{0};
+
+// While it lives the process that it found is not given back: stop_process waits for it. For what
+// is no call of the user, and so may meet a quarry_shutdown. Sequentially consistent: either this
+// sees the phase that stop_process set, or stop_process sees the pin.
+class ProcessPin {
+ public:
+  ProcessPin() noexcept {
+    pin_count.fetch_add(1);
+    if (process_phase.load() == Phase::kRunning) process_ = process_instance;
+  }
+  ~ProcessPin() {
+    if (pin_count.fetch_sub(1) == 1) pin_count.notify_all();
+  }
+  ProcessPin(const ProcessPin&) = delete;
+  ProcessPin& operator=(const ProcessPin&) = delete;
+
+  Process* process() const noexcept { return process_; }
+
+ private:
+  Process* process_ = nullptr;  // nullptr if there is none that runs
+};
+
+void wait_for_pins() {
+  for (int count = pin_count.load(); count != 0; count = pin_count.load())
+    pin_count.wait(count);
+}
+
 // --- Fork ---
 
 // Runs in the child, with the forking thread only. A phase of kNone stays: such a child is free to
 // make an allocator of its own.
 void mark_child() {
+  pin_count.store(0, std::memory_order_relaxed);  // those threads are not here
   const Phase phase = process_phase.load(std::memory_order_relaxed);
   if (phase == Phase::kRunning) process_instance->mark_forked();
   if (phase == Phase::kRunning || phase == Phase::kChanging) {
@@ -42,17 +72,22 @@ void mark_child() {
 
 // A key and not a thread_local object: its destructor runs after those of the thread's C++ objects
 // (which may free), and not at all when the process exits (then no driver call may be made).
-void retire_streams_of_thread(void*) {
-  Process* process = peek_process();
-  if (process == nullptr) return;
-  process->visit([](auto& allocator) { allocator.retire_thread_streams(); });
+void leave_thread(void*) {
+  const ProcessPin pin;
+  if (pin.process() == nullptr) return;
+  const std::size_t dropped = pin.process()->visit([](auto& allocator) {
+    allocator.retire_thread_streams();
+    return allocator.free_gate().drop_holds_of_this_thread();
+  });
+  if (dropped == 0) return;
+  log_warning("event=guard_dropped reason=\"a thread ended while it held the driver-free guard\"");
 }
 
 // Made at the first use, since static constructors elsewhere may come before those of this file.
 pthread_key_t get_thread_exit_key() {
   static const pthread_key_t made = [] {
     pthread_key_t key{};
-    QUARRY_CHECK_EQ(pthread_key_create(&key, retire_streams_of_thread), 0);
+    QUARRY_CHECK_EQ(pthread_key_create(&key, leave_thread), 0);
     return key;
   }();
   return made;
@@ -77,25 +112,33 @@ Status apply(const ParsedConfig& parsed, AnyAllocator& allocator) {
   return {};
 }
 
-using MakeProcess = std::function<Result<std::unique_ptr<Process>>()>;
+// The phase after kChanging, whichever way the change ends: a phase that stayed kChanging would
+// block every later call.
+class PhaseChange {
+ public:
+  explicit PhaseChange(Phase before) noexcept : next_(before) {}
+  ~PhaseChange() { set_phase(next_); }
+  PhaseChange(const PhaseChange&) = delete;
+  PhaseChange& operator=(const PhaseChange&) = delete;
+
+  void succeed(Phase next) noexcept { next_ = next; }
+
+ private:
+  Phase next_;
+};
 
 // Makes the process's allocator if the phase is `from`, and leaves the outcome in `result`. False
 // if another thread was faster: look at the phase again.
 bool try_start(Phase from, const MakeProcess& make, Status& result) {
   if (!process_phase.compare_exchange_strong(from, Phase::kChanging)) return false;
-  Result<std::unique_ptr<Process>> made = Status(StatusCode::kInternal, "no host memory");
-  try {
-    made = make();
-  } catch (const std::bad_alloc&) {
-    // `made` says it.
-  }
+  PhaseChange change(from);
+  auto made = make();
   if (!made.is_ok()) {
     result = std::move(made).status();
-    set_phase(from);
     return true;
   }
   process_instance = std::move(made).value().release();
-  set_phase(Phase::kRunning);
+  change.succeed(Phase::kRunning);
   return true;
 }
 
@@ -140,6 +183,23 @@ Result<std::unique_ptr<Process>> make_process_from_environment() {
   auto options = read_environment();
   if (!options.is_ok()) return std::move(options).status();
   return make_process(nullptr, options.value());
+}
+
+// A guard of another thread forbids it too: its holder is between two launches, and will unlock.
+Status check_may_stop() {
+  const ProcessPin pin;
+  if (pin.process() == nullptr) return {};
+  std::string_view place;
+  if (pin.process()->visit([](auto& allocator) { return allocator.free_gate().is_held(); })) {
+    place = "while a thread holds the driver-free guard";
+  }
+  if (is_user_callback_thread())
+    place = "inside a callback, whose caller still needs the allocator";
+  if (is_driver_callback_thread())
+    place = "inside a driver callback, which may not call the driver";
+  if (place.empty()) return {};
+  return {StatusCode::kBusy,
+          "quarry_shutdown was called " + std::string(place) + "; nothing was done"};
 }
 
 }  // namespace
@@ -212,6 +272,10 @@ Status explain_no_process() {
 }
 
 Status start_process(std::unique_ptr<Driver> driver, const ProcessOptions& options) {
+  return start_process([&] { return make_process(std::move(driver), options); });
+}
+
+Status start_process(const MakeProcess& make) {
   while (true) {
     const Phase phase = wait_for_phase();
     if (phase == Phase::kForked) return explain_no_process();
@@ -221,7 +285,6 @@ Status start_process(std::unique_ptr<Driver> driver, const ProcessOptions& optio
               "must be the first call"};
     }
     Status result;
-    const auto make = [&] { return make_process(std::move(driver), options); };
     if (try_start(phase, make, result)) return result;
   }
 }
@@ -237,6 +300,7 @@ Status find_or_restart_process() {
 }
 
 Status stop_process() {
+  if (Status status = check_may_stop(); !status.is_ok()) return status;
   Phase running = Phase::kRunning;
   while (!process_phase.compare_exchange_strong(running, Phase::kChanging)) {
     const Phase phase = wait_for_phase();
@@ -244,6 +308,7 @@ Status stop_process() {
     if (phase == Phase::kNone || phase == Phase::kStopped) return {};
     running = Phase::kRunning;
   }
+  wait_for_pins();
   delete std::exchange(process_instance, nullptr);
   set_phase(Phase::kStopped);
   return {};
@@ -252,6 +317,10 @@ Status stop_process() {
 void note_stream_use(StreamHandle stream) noexcept {
   if (stream != StreamHandle::kPerThread) [[likely]]
     return;
+  note_thread_exit_duty();
+}
+
+void note_thread_exit_duty() noexcept {
   // Any value but null calls the destructor; the phase tells it whom to ask.
   pthread_setspecific(get_thread_exit_key(), &process_phase);
 }

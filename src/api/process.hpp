@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -80,15 +81,23 @@ inline Process* peek_process() noexcept {
 // Why peek_process found none.
 Status explain_no_process();
 
+using MakeProcess = std::function<Result<std::unique_ptr<Process>>()>;
+
 // kBusy if there is one. A null driver is the one that the options name; tests bring their own.
 Status start_process(std::unique_ptr<Driver> driver, const ProcessOptions& options);
+// What `make` throws passes through, here and in every function that makes one, and leaves none.
+Status start_process(const MakeProcess& make);
 // For quarry_init without options: success if there is one; after stop_process a new one.
 Status find_or_restart_process();
-// Success if there is none. No other thread may be inside a call.
+// Success if there is none. Waits for threads that end; no other thread may be inside a call.
+// kBusy, with nothing done, inside a callback of either kind and while any thread holds the
+// driver-free guard.
 Status stop_process();
 
 // To be called when a thread names a stream: its per-thread default streams are retired when it
 // ends. Not at exit of the process, which ends no thread in this sense.
 void note_stream_use(StreamHandle stream) noexcept;
+// To be called before a thread takes the driver-free guard: its holds are dropped when it ends.
+void note_thread_exit_duty() noexcept;
 
 }  // namespace quarry

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Functions of the user that the allocator calls when memory is short. They run with no lock of
-// Quarry held, on the thread whose request is short, and may call the allocator.
+// Quarry held, on the thread whose request is short, and may call the allocator. Requests that a
+// callback makes itself call no callbacks: one whose own request is short would never end.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <variant>
 #include <vector>
 
 #include "base/mutex.hpp"
@@ -25,25 +28,37 @@ class Callbacks {
  public:
   CallbackId add_oom_observer(OomObserver observer);
   CallbackId add_free_memory_callback(FreeMemoryCallback callback);
-  // False if there is none of that id. A call under way in another thread may still finish.
+  // False if there is none of that id, or no longer. Once it returns true the callback is not
+  // called any more, and no call of it is under way but the calling thread's own. It waits for
+  // those of other threads, so the caller must hold nothing that they may need.
   bool remove(CallbackId id);
 
+  // Both call nobody inside a callback.
   void notify_oom(const OomReport& report) const;
   // True if any callback did something.
   bool free_memory(DeviceId device, Bytes needed_bytes) const;
   bool has_free_memory_callbacks() const;
 
  private:
-  template <class Function>
+  // Shared with the rounds that may still call it. The first two never change; the rest is guarded
+  // by mutex_.
   struct Entry {
     CallbackId id;
-    std::shared_ptr<Function> function;  // shared with calls under way
+    std::variant<OomObserver, FreeMemoryCallback> function;
+    bool is_removed = false;
+    std::vector<std::uint64_t> callers;  // thread tokens, one for each call under way
   };
+  class Call;
+
+  CallbackId add(std::variant<OomObserver, FreeMemoryCallback> function);
+  // Calls `use` with every function of the type that is not removed by the time of its turn.
+  template <class Function, class Use>
+  void for_each(Use&& use) const;
 
   mutable Mutex mutex_{LockRank::kAllocator};
+  mutable std::condition_variable_any call_ended_;
   std::uint64_t next_id_ QUARRY_GUARDED_BY(mutex_) = 1;
-  std::vector<Entry<OomObserver>> oom_observers_ QUARRY_GUARDED_BY(mutex_);
-  std::vector<Entry<FreeMemoryCallback>> free_memory_callbacks_ QUARRY_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Entry>> entries_ QUARRY_GUARDED_BY(mutex_);  // in order of addition
 };
 
 }  // namespace quarry

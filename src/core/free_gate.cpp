@@ -14,12 +14,13 @@ bool FreeGate::holds(std::uint64_t thread) const {
 void FreeGate::lock() {
   const std::uint64_t self = get_thread_token();
   MutexLock lock(mutex_);
-  // A thread that holds it already has kept frees out; waiting again could only deadlock.
-  if (!holds(self)) {
-    while (frees_under_way_ > 0)
-      changed_.wait(mutex_);
-  }
+  const bool held_it_already = holds(self);
+  // Before the wait, so that no free begins during it: a stream of them could make it endless.
   holders_.push_back(self);
+  // A thread that holds it already has kept frees out; waiting again could only deadlock.
+  if (held_it_already) return;
+  while (frees_under_way_ > 0)
+    changed_.wait(mutex_);
 }
 
 bool FreeGate::unlock() {
@@ -31,10 +32,22 @@ bool FreeGate::unlock() {
   return true;
 }
 
+std::size_t FreeGate::drop_holds_of_this_thread() {
+  MutexLock lock(mutex_);
+  const std::size_t dropped = std::erase(holders_, get_thread_token());
+  if (dropped > 0 && holders_.empty()) changed_.notify_all();
+  return dropped;
+}
+
 bool FreeGate::is_held_by_this_thread() const {
   const std::uint64_t self = get_thread_token();
   MutexLock lock(mutex_);
   return holds(self);
+}
+
+bool FreeGate::is_held() const {
+  MutexLock lock(mutex_);
+  return !holders_.empty();
 }
 
 bool FreeGate::enter() {

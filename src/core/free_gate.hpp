@@ -7,6 +7,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -16,12 +17,17 @@ namespace quarry {
 
 class FreeGate {
  public:
-  // Waits for driver frees under way, then keeps new ones from beginning until the last holder
-  // unlocks. Several threads may hold it at once; a thread may hold it repeatedly.
+  // Keeps driver frees from beginning until the last holder unlocks, and waits for those under
+  // way. Several threads may hold it at once; a thread may hold it repeatedly. Not inside a driver
+  // callback: a free under way may wait for that callback.
   void lock();
   // False if the calling thread does not hold it.
   bool unlock();
+  // For a thread that ends, which could not unlock later. Returns how many holds it had.
+  std::size_t drop_holds_of_this_thread();
   bool is_held_by_this_thread() const;
+  // By any thread.
+  bool is_held() const;
 
   // For the allocator: waits until no other thread holds the gate. False, at once, if the calling
   // thread itself holds it: nothing may be freed then. After true, call leave().
@@ -44,7 +50,8 @@ class FreeGate {
 
   mutable Mutex mutex_{LockRank::kFreeGate};
   std::condition_variable_any changed_;
-  std::vector<std::uint64_t> holders_ QUARRY_GUARDED_BY(mutex_);  // thread tokens, once a hold
+  // Thread tokens, once a hold. A thread that still waits in lock is among them.
+  std::vector<std::uint64_t> holders_ QUARRY_GUARDED_BY(mutex_);
   int frees_under_way_ QUARRY_GUARDED_BY(mutex_) = 0;
 };
 

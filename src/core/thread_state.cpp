@@ -8,7 +8,8 @@ namespace {
 
 std::atomic<std::uint64_t> next_token{1};
 constinit thread_local std::uint64_t token = 0;
-constinit thread_local int callback_depth = 0;
+constinit thread_local int driver_callback_depth = 0;
+constinit thread_local int user_callback_depth = 0;
 
 }  // namespace
 
@@ -18,14 +19,25 @@ std::uint64_t get_thread_token() noexcept {
 }
 
 bool is_driver_callback_thread() noexcept {
-  return callback_depth > 0;
+  return driver_callback_depth > 0;
 }
 
 DriverCallbackScope::DriverCallbackScope() noexcept {
-  ++callback_depth;
+  ++driver_callback_depth;
 }
 DriverCallbackScope::~DriverCallbackScope() {
-  --callback_depth;
+  --driver_callback_depth;
+}
+
+bool is_user_callback_thread() noexcept {
+  return user_callback_depth > 0;
+}
+
+UserCallbackScope::UserCallbackScope() noexcept {
+  ++user_callback_depth;
+}
+UserCallbackScope::~UserCallbackScope() {
+  --user_callback_depth;
 }
 
 }  // namespace quarry

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the core remembers of the calling thread: a token that is never reused (thread ids are),
-// and whether the driver itself is calling it.
+// whether the driver itself is calling it, and whether it is inside a function of the user.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,19 @@ class DriverCallbackScope {
   ~DriverCallbackScope();
   DriverCallbackScope(const DriverCallbackScope&) = delete;
   DriverCallbackScope& operator=(const DriverCallbackScope&) = delete;
+};
+
+// Whether this thread is inside a UserCallbackScope.
+bool is_user_callback_thread() noexcept;
+
+// Marks the calling thread as inside a callback of the user (callbacks.hpp), from which no further
+// callbacks are called: one whose own request fails would call itself without end.
+class UserCallbackScope {
+ public:
+  UserCallbackScope() noexcept;
+  ~UserCallbackScope();
+  UserCallbackScope(const UserCallbackScope&) = delete;
+  UserCallbackScope& operator=(const UserCallbackScope&) = delete;
 };
 
 }  // namespace quarry

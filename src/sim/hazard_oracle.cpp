@@ -210,9 +210,19 @@ bool HazardOracle::replace(const PhysicalPiece& piece, LifetimeSlot slot, Actor 
     has_unseen_uses |= check_handover(span->second.slot, slot, actor);
     if (piece.mapping != 0) keep_uses_of_mapping(span->second);
   }
-  history.replace(piece.offset, piece.bytes, piece.address, slot,
-                  [this](LifetimeSlot changed, int n) { change_spans(changed, n); });
+  const auto add = [this](LifetimeSlot changed, int n) { change_spans(changed, n); };
+  history.replace(piece.offset, piece.bytes, piece.address, slot, add);
+  history.drop_neighbours(
+      piece.offset, [this](LifetimeSlot old) { return is_done(old); }, add);
   return has_unseen_uses;
+}
+
+bool HazardOracle::is_done(LifetimeSlot slot) const {
+  const Lifetime& lifetime = lifetimes_[slot];
+  return !lifetime.is_live &&
+         std::all_of(lifetime.uses.begin(), lifetime.uses.end(), [this](const Use& use) {
+           return timelines_.host_saw(use.timeline, use.sequence);
+         });
 }
 
 bool HazardOracle::check_handover(LifetimeSlot before, LifetimeSlot next, Actor actor) {

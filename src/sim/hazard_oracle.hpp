@@ -81,6 +81,8 @@ class HazardOracle {
   void attach(LifetimeSlot slot, Actor actor, HazardKind if_not_backed);
   // True if a use of what the piece held before is not known to the host to be done.
   bool replace(const PhysicalPiece& piece, LifetimeSlot slot, Actor actor);
+  // The lifetime has ended, and the host knows that its uses have: it can be in no hazard.
+  bool is_done(LifetimeSlot slot) const;
   bool check_handover(LifetimeSlot before, LifetimeSlot next, Actor actor);
   bool is_accessible(const PhysicalPiece& piece, DeviceId device) const {
     return ((piece.access_mask >> device) & 1) != 0;

@@ -33,6 +33,25 @@ class PhysicalHistory {
   Spans::iterator end() { return spans_.end(); }
   Spans& spans() { return spans_; }
 
+  // Drops the spans that touch the one at `offset` and are no longer of interest, by
+  // `is_done(slot)`. Otherwise the remains of cut spans grow with fragmentation. `add` as below.
+  template <class IsDone, class Add>
+  void drop_neighbours(Bytes offset, IsDone is_done, Add add) {
+    const auto span = spans_.find(offset);
+    if (span == spans_.end()) return;
+    const auto drop = [&](Spans::iterator neighbour) {
+      const LifetimeSlot slot = neighbour->second.slot;
+      if (!is_done(slot)) return;
+      spans_.erase(neighbour);
+      add(slot, -1);
+    };
+    const auto next = std::next(span);
+    if (next != spans_.end() && next->first == span->second.end) drop(next);
+    if (span == spans_.begin()) return;
+    const auto before = std::prev(span);
+    if (before->second.end == offset) drop(before);
+  }
+
   // Makes [offset, offset + bytes) one span. `add(slot, n)` is told how the number of spans of a
   // lifetime changes.
   template <class Add>

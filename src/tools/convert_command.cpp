@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `quarry convert`: rewrites a trace in another format. Keeps every row as it is, also where rows
 // make no sense together; replay is what judges that.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
@@ -26,16 +28,23 @@ TraceFormat choose_format(const ConvertOptions& options) {
   if (!options.format.empty()) {
     return options.format == "csv" ? TraceFormat::kCsv : TraceFormat::kNative;
   }
-  const bool is_csv = options.output.ends_with(".csv") || options.output.ends_with(".csv.gz");
+  const bool is_csv = has_suffix(options.output, ".csv") || has_suffix(options.output, ".csv.gz");
   return is_csv ? TraceFormat::kCsv : TraceFormat::kNative;
 }
 
 Status convert(const ConvertOptions& options, std::string& summary) {
+  const TraceFormat format = choose_format(options);
+  const bool is_csv = format == TraceFormat::kCsv;
+  if (!is_csv && options.output == kStandardStream && ::isatty(STDOUT_FILENO) == 1) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "the native format is binary and not written to a terminal; add --format csv, or "
+        "redirect the output");
+  }
   Result<std::unique_ptr<TraceFile>> file = TraceFile::open(options.input, true);
   if (!file.is_ok()) return std::move(file).status();
   Result<std::unique_ptr<TraceReader>> reader = file.value()->rewind();
   if (!reader.is_ok()) return std::move(reader).status();
-  const TraceFormat format = choose_format(options);
   Result<std::unique_ptr<TraceFileWriter>> writer =
       TraceFileWriter::create(options.output, format);
   if (!writer.is_ok()) return std::move(writer).status();
@@ -52,9 +61,8 @@ Status convert(const ConvertOptions& options, std::string& summary) {
     }
   }
   if (Status status = writer.value()->finish(); !status.is_ok()) return status;
-  summary = format_count(event_count) + " events written as " +
-            (format == TraceFormat::kCsv ? "csv" : "native") + ", " +
-            format_count(writer.value()->written_bytes()) + " bytes";
+  summary = format_count(event_count) + " events written as " + (is_csv ? "csv" : "native") +
+            ", " + format_count(writer.value()->written_bytes()) + " bytes";
   return Status::ok();
 }
 
@@ -86,7 +94,8 @@ void add_convert_command(CLI::App& app, int& exit_code) {
       ->required();
   command
       ->add_option("--format", options->format,
-                   "csv or native; without it, .csv and .csv.gz mean csv and other names native")
+                   "csv or native; without it, names in .csv and .csv.gz (or .CSV) mean csv, and "
+                   "all others, also .txt and -, native")
       ->check(CLI::IsMember({"csv", "native"}));
   command->footer(
       "Examples:\n"

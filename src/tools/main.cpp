@@ -2,20 +2,80 @@
 // The command line tool `quarry`: its options, and the choice of a subcommand. What a subcommand
 // does is in its own file.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "tools/commands.hpp"
+#include "tools/standard_output.hpp"
+#include "trace/csv_row.hpp"
 
 namespace quarry::tools {
+namespace {
 
-void print_error(const char* command, const char* text) {
-  std::fprintf(stderr, "quarry %s: %s\n", command, text);
+// How many letters to change, add or leave out to get from one word to the other.
+std::size_t calculate_distance(const std::string& from, const std::string& to) {
+  std::vector<std::size_t> row(to.size() + 1);
+  for (std::size_t i = 0; i < row.size(); ++i)
+    row[i] = i;
+  for (std::size_t i = 1; i <= from.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= to.size(); ++j) {
+      const std::size_t changed = diagonal + (from[i - 1] == to[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
+    }
+  }
+  return row[to.size()];
 }
 
-}  // namespace quarry::tools
+bool is_command(const CLI::App& app, const std::string& word) {
+  return !app.get_subcommands(
+                 [&word](const CLI::App* command) { return command->get_name() == word; })
+              .empty();
+}
 
-int main(int argc, char** argv) {
-  using namespace quarry::tools;
+std::string explain_unknown_command(const CLI::App& app, const std::string& word) {
+  constexpr std::size_t kLikeness = 2;
+  std::string known;
+  std::string likely;
+  for (const CLI::App* const command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    const std::string& name = command->get_name();
+    known += name + ", ";
+    const bool is_like =
+        name.starts_with(word.substr(0, 3)) || calculate_distance(word, name) <= kLikeness;
+    if (is_like && likely.empty()) likely = name;
+  }
+  return "no command " + quote_input(word) +
+         (likely.empty() ? "" : "; did you mean " + likely + "?") + " (commands: " + known +
+         "help)";
+}
+
+// `quarry help` and `quarry help replay` mean the option --help.
+void translate_help(std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0] != "help") return;
+  arguments.erase(arguments.begin());
+  arguments.resize(std::min<std::size_t>(arguments.size(), 1));
+  arguments.emplace_back("--help");
+}
+
+// Prints help, or what is wrong with the command line.
+int report(const CLI::App& app, const CLI::ParseError& error) {
+  std::ostringstream out;
+  std::ostringstream err;
+  const int code = app.exit(error, out, err);
+  std::fputs(err.str().c_str(), stderr);
+  if (Status status = write_standard_output(out.str()); !status.is_ok()) {
+    std::fprintf(stderr, "quarry: %s\n", std::string(status.message()).c_str());
+    return kExitFailure;
+  }
+  return code == 0 ? kExitSuccess : kExitUsage;
+}
+
+int run(const std::vector<std::string>& command_line) {
   CLI::App app(
       "Quarry, a caching allocator for GPU memory: tools that work on recorded allocation traces. "
       "No GPU is needed.",
@@ -25,15 +85,36 @@ int main(int argc, char** argv) {
   app.footer(
       "Examples:\n"
       "  quarry replay examples/traces/*.csv.gz      # how much memory would these need?\n"
-      "  quarry replay --help\n"
+      "  quarry help replay\n"
       "Exit code: 0 if everything ran, 1 if something failed, 2 for a wrong command line.");
   int exit_code = kExitSuccess;
   add_replay_command(app, exit_code);
   add_convert_command(app, exit_code);
+  std::vector<std::string> arguments = command_line;
+  translate_help(arguments);
+  const bool has_word = !arguments.empty() && !arguments[0].starts_with('-');
+  if (has_word && !is_command(app, arguments[0])) {
+    std::fprintf(stderr, "quarry: %s\n", explain_unknown_command(app, arguments[0]).c_str());
+    return kExitUsage;
+  }
   try {
-    app.parse(argc, argv);
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes a vector
+    app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitSuccess : kExitUsage;
+    return report(app, error);
   }
   return exit_code;
+}
+
+}  // namespace
+
+void print_error(const char* command, const char* text) {
+  std::fprintf(stderr, "quarry %s: %s\n", command, text);
+}
+
+}  // namespace quarry::tools
+
+int main(int argc, char** argv) {
+  quarry::tools::reserve_standard_streams();
+  return quarry::tools::run(std::vector<std::string>(argv + 1, argv + argc));
 }

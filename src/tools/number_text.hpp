@@ -14,8 +14,12 @@ namespace quarry::tools {
 // "21,606,957,056".
 std::string format_count(std::uint64_t n);
 
-// "1234", "80GiB" (2^30), "80GB" (10^9); likewise KiB, MiB, TiB, kB, MB and TB, after an optional
+// "1234", "80GiB" and "80G" (2^30), "80GB" (10^9); likewise for K, M and T, after an optional
 // space. Whole numbers only. An error names the text and what is allowed.
 Result<Bytes> parse_byte_size(std::string_view text);
+
+// A whole number from `least` to `most`. An error names the text and what is allowed.
+Result<std::uint64_t> parse_whole_number(std::string_view text, std::uint64_t least,
+                                         std::uint64_t most);
 
 }  // namespace quarry::tools

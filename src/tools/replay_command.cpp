@@ -3,7 +3,8 @@
 // Replayer's; how results are written is replay_outcome.hpp's.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -15,12 +16,18 @@
 #include "tools/progress_bar.hpp"
 #include "tools/reference_table.hpp"
 #include "tools/replay_outcome.hpp"
+#include "tools/standard_output.hpp"
 #include "tools/trace_file.hpp"
+#include "trace/csv_row.hpp"
 
 namespace quarry::tools {
 namespace {
 
 constexpr std::size_t kBatchEvents = 4096;
+// As QUARRY_SIM_MEMORY, from the size of the driver's pages on.
+constexpr Bytes kLeastDeviceMemory = 2_MiB;
+constexpr Bytes kMostDeviceMemory = 16 * 1024_GiB;
+constexpr std::uint64_t kMostRepeats = 1000;
 constexpr char kDefaultConf[] = "segments:plain,thread_cache:False";
 
 // The command line as it was given.
@@ -30,8 +37,8 @@ struct CommandLine {
   std::string device_memory;
   std::string oracle = "on";
   std::string reference;
-  std::uint64_t gpu_lag_us = 0;
-  int repeat = 1;
+  std::string gpu_lag_us = "0";
+  std::string repeat = "1";
   bool validate = false;
   bool segments = false;
   bool json = false;
@@ -39,7 +46,8 @@ struct CommandLine {
 
 // The command line after its check: everything that a walk needs.
 struct Plan {
-  ReplayOptions options;        // without a configuration
+  ReplayOptions options;  // without a configuration
+  std::uint64_t repeat = 1;
   std::vector<Config> configs;  // as CommandLine::confs
   ReferenceTable reference;
   ReportStyle style;
@@ -52,9 +60,10 @@ Status fail_option(const std::string& option, std::string_view cause) {
 Status parse_confs(const CommandLine& line, Plan& plan) {
   for (const std::string& conf : line.confs) {
     Result<ParsedConfig> parsed = parse_config(conf, Config{}, ParseMode::kStrict);
-    if (!parsed.is_ok()) return fail_option("--conf " + conf, parsed.status().message());
+    if (!parsed.is_ok())
+      return fail_option("--conf " + shorten_conf(conf), parsed.status().message());
     for (const std::string& warning : parsed.value().warnings) {
-      print_error("replay", ("--conf " + conf + ": " + warning).c_str());
+      print_error("replay", ("--conf " + shorten_conf(conf) + ": " + warning).c_str());
     }
     plan.configs.push_back(parsed.value().config);
   }
@@ -64,8 +73,13 @@ Status parse_confs(const CommandLine& line, Plan& plan) {
 Status read_reference(const CommandLine& line, Plan& plan) {
   if (line.reference.empty()) return Status::ok();
   std::ifstream file(line.reference);
-  if (!file) return fail_option("--reference", line.reference + ": cannot open");
+  if (!file) {
+    return fail_option("--reference", line.reference + ": cannot open: " + std::strerror(errno));
+  }
   Result<ReferenceTable> table = ReferenceTable::read(file);
+  if (file.bad()) {
+    return fail_option("--reference", line.reference + ": cannot read: " + std::strerror(errno));
+  }
   if (!table.is_ok()) {
     return fail_option("--reference",
                        line.reference + ": " + std::string(table.status().message()));
@@ -75,16 +89,38 @@ Status read_reference(const CommandLine& line, Plan& plan) {
   return Status::ok();
 }
 
+Status read_device_memory(const CommandLine& line, Plan& plan) {
+  if (line.device_memory.empty()) return Status::ok();
+  Result<Bytes> bytes = parse_byte_size(line.device_memory);
+  if (!bytes.is_ok()) return fail_option("--device-memory", bytes.status().message());
+  if (bytes.value() < kLeastDeviceMemory || bytes.value() > kMostDeviceMemory) {
+    return fail_option("--device-memory",
+                       quote_input(line.device_memory) + " is too " +
+                           (bytes.value() < kLeastDeviceMemory ? "small" : "large") +
+                           "; allowed: 2M (2 MiB) to 16T (16 TiB)");
+  }
+  plan.options.device_memory_bytes = bytes.value();
+  return Status::ok();
+}
+
+Status read_numbers(const CommandLine& line, Plan& plan) {
+  if (Status status = read_device_memory(line, plan); !status.is_ok()) return status;
+  Result<std::uint64_t> lag = parse_whole_number(line.gpu_lag_us, 0, kMaxGpuLagUs);
+  if (!lag.is_ok()) return fail_option("--gpu-lag-us", lag.status().message());
+  Result<std::uint64_t> repeat = parse_whole_number(line.repeat, 1, kMostRepeats);
+  if (!repeat.is_ok()) return fail_option("--repeat", repeat.status().message());
+  plan.options.gpu_lag_us = lag.value();
+  plan.repeat = repeat.value();
+  plan.style.device_memory_bytes = plan.options.device_memory_bytes;
+  plan.style.gpu_lag_us = lag.value();
+  return Status::ok();
+}
+
 Status make_plan(const CommandLine& line, Plan& plan) {
   if (std::count(line.traces.begin(), line.traces.end(), kStandardStream) > 1) {
     return fail_option("TRACE", "standard input (-) can be read once only");
   }
-  if (!line.device_memory.empty()) {
-    Result<Bytes> bytes = parse_byte_size(line.device_memory);
-    if (!bytes.is_ok()) return fail_option("--device-memory", bytes.status().message());
-    plan.options.device_memory_bytes = bytes.value();
-  }
-  plan.options.gpu_lag_us = line.gpu_lag_us;
+  if (Status status = read_numbers(line, plan); !status.is_ok()) return status;
   plan.options.oracle = line.oracle == "on";
   plan.options.validate = line.validate;
   plan.options.compare_segments = line.segments;
@@ -121,10 +157,10 @@ Result<ReplayResult> replay_once(TraceFile& file, const ReplayOptions& options,
 }
 
 // All passes: the figures of the last, the median of the speeds.
-Status replay_repeatedly(TraceFile& file, const ReplayOptions& options, int repeat,
+Status replay_repeatedly(TraceFile& file, const ReplayOptions& options, std::uint64_t repeat,
                          ProgressBar& progress, ReplayOutcome& outcome) {
   std::vector<double> speeds;
-  for (int pass = 0; pass < repeat; ++pass) {
+  for (std::uint64_t pass = 0; pass < repeat; ++pass) {
     Result<ReplayResult> result =
         replay_once(file, options, make_trace_label(outcome.trace), progress);
     if (!result.is_ok()) return std::move(result).status();
@@ -137,11 +173,7 @@ Status replay_repeatedly(TraceFile& file, const ReplayOptions& options, int repe
   return Status::ok();
 }
 
-void report(const ReplayOutcome& outcome, bool is_json, const ReportStyle& style) {
-  if (is_json) {
-    std::printf("%s\n", format_json(outcome, style).c_str());
-    std::fflush(stdout);
-  }
+void report(const ReplayOutcome& outcome, const ReportStyle& style) {
   const std::string label = make_trace_label(outcome.trace);
   if (!outcome.error.empty()) print_error("replay", outcome.error.c_str());
   const ReplayResult& result = outcome.result;
@@ -151,29 +183,40 @@ void report(const ReplayOutcome& outcome, bool is_json, const ReportStyle& style
   if (!result.segment_difference.empty()) {
     print_error("replay", (label + ": " + result.segment_difference).c_str());
   }
+  if (style.has_segments && outcome.error.empty() && !result.has_recorded_segments) {
+    print_error("replay", (label + ": no S rows to compare segments with").c_str());
+  }
 }
 
-std::vector<ReplayOutcome> replay_trace(const std::string& trace, const CommandLine& line,
-                                        const Plan& plan, ProgressBar& progress) {
-  const bool is_read_once = line.confs.size() == 1 && line.repeat == 1;
+// Appends to `outcomes`. Fails only where the output cannot be written.
+Status replay_trace(const std::string& trace, const CommandLine& line, const Plan& plan,
+                    ProgressBar& progress, std::vector<ReplayOutcome>& outcomes) {
+  const bool is_read_once = line.confs.size() == 1 && plan.repeat == 1;
   Result<std::unique_ptr<TraceFile>> file = TraceFile::open(trace, is_read_once);
-  std::vector<ReplayOutcome> outcomes;
   for (std::size_t i = 0; i < line.confs.size(); ++i) {
     ReplayOutcome outcome{trace, line.confs[i], {}, {}, 0.0, {}};
     ReplayOptions options = plan.options;
     options.config = plan.configs[i];
     if (file.is_ok()) {
-      Status status = replay_repeatedly(*file.value(), options, line.repeat, progress, outcome);
+      Status status = replay_repeatedly(*file.value(), options, plan.repeat, progress, outcome);
       outcome.error = status.message();
     } else {
       outcome.error = file.status().message();
     }
     outcome.pytorch_reserved_bytes = plan.reference.find(make_trace_label(trace));
     progress.clear();
-    report(outcome, line.json, plan.style);
+    report(outcome, plan.style);
     outcomes.push_back(std::move(outcome));
+    if (!line.json) continue;
+    Status status = write_standard_output(format_json(outcomes.back(), plan.style) + "\n");
+    if (!status.is_ok()) return status;
   }
-  return outcomes;
+  return Status::ok();
+}
+
+int fail_output(const Status& status) {
+  print_error("replay", std::string(status.message()).c_str());
+  return kExitFailure;
 }
 
 int run_replay(CommandLine line) {
@@ -186,11 +229,13 @@ int run_replay(CommandLine line) {
   ProgressBar progress;
   std::vector<ReplayOutcome> outcomes;
   for (const std::string& trace : line.traces) {
-    for (ReplayOutcome& outcome : replay_trace(trace, line, plan, progress)) {
-      outcomes.push_back(std::move(outcome));
-    }
+    Status status = replay_trace(trace, line, plan, progress, outcomes);
+    if (!status.is_ok()) return fail_output(status);
   }
-  if (!line.json) std::fputs(format_table(outcomes, plan.style).c_str(), stdout);
+  if (!line.json) {
+    Status status = write_standard_output(format_table(outcomes, plan.style));
+    if (!status.is_ok()) return fail_output(status);
+  }
   const auto has_failed = [](const ReplayOutcome& outcome) { return !outcome.error.empty(); };
   return std::any_of(outcomes.begin(), outcomes.end(), has_failed) ? kExitFailure : kExitSuccess;
 }
@@ -210,14 +255,11 @@ void add_options(CLI::App& command, CommandLine& line) {
       // Otherwise a trace after it would count as one more configuration.
       ->allow_extra_args(false);
   command.add_option("--device-memory", line.device_memory,
-                     "Memory of the simulated device, as 85899345920, 80GiB or 80GB. Default: "
-                     "150109880320, an H200");
-  command
-      .add_option("--gpu-lag-us", line.gpu_lag_us,
-                  "Microseconds from a row to the end of the GPU work that it stands for. "
-                  "Default: 0, at once")
-      // CLI11 alone would take -1 for 2^64 - 1.
-      ->check(CLI::NonNegativeNumber);
+                     "Memory of the simulated device, as 85899345920, 80G, 80GiB (both 2^30) or "
+                     "80GB (10^9); 2M to 16T. Default: 150109880320, an H200");
+  command.add_option("--gpu-lag-us", line.gpu_lag_us,
+                     "Microseconds from a row to the end of the GPU work that it stands for. "
+                     "Default: 0, at once");
   command
       .add_option("--oracle", line.oracle,
                   "on or off: look for memory that is handed out while an earlier use may still "
@@ -230,10 +272,9 @@ void add_options(CLI::App& command, CommandLine& line) {
   command.add_option("--reference", line.reference,
                      "CSV file with columns trace and pytorch_peak_reserved_bytes, to show beside "
                      "ours");
-  command
-      .add_option("--repeat", line.repeat,
-                  "Replay each so often and give the median of the speeds. Default: 1")
-      ->check(CLI::Range(1, 1000));
+  command.add_option("--repeat", line.repeat,
+                     "Replay each so often, 1 to 1000 times, and give the median of the speeds. "
+                     "Default: 1");
   command.add_flag("--json", line.json,
                    "One JSON object a line for each trace and configuration, no table");
 }

@@ -11,6 +11,8 @@ std::string format_json(const ReplayOutcome& outcome, const ReportStyle& style) 
   nlohmann::ordered_json json;
   json["trace"] = outcome.trace;
   json["conf"] = outcome.conf;
+  json["device_memory_bytes"] = style.device_memory_bytes;
+  json["gpu_lag_us"] = style.gpu_lag_us;
   const auto dump = [&json] {
     // A path may hold bytes that are no UTF-8.
     return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -35,9 +37,13 @@ std::string format_json(const ReplayOutcome& outcome, const ReportStyle& style) 
   json["driver_time_us"] = static_cast<double>(result.driver_time_ns) / 1e3;
   json["events_per_second"] = std::round(outcome.events_per_second);
   if (style.has_segments) {
-    json["segments_equal"] = result.segment_difference.empty();
-    json["equal_segments"] = result.equal_segments;
-    json["segment_difference"] = result.segment_difference;
+    const bool can_compare = result.has_recorded_segments;
+    const nlohmann::ordered_json none;
+    json["segments_equal"] =
+        can_compare ? nlohmann::ordered_json(result.segment_difference.empty()) : none;
+    json["equal_segments"] = can_compare ? nlohmann::ordered_json(result.equal_segments) : none;
+    json["segment_difference"] =
+        can_compare ? nlohmann::ordered_json(result.segment_difference) : none;
   }
   if (outcome.pytorch_reserved_bytes.has_value()) {
     json["pytorch_peak_reserved_bytes"] = *outcome.pytorch_reserved_bytes;

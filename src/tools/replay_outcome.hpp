@@ -26,15 +26,22 @@ struct ReportStyle {
   bool has_reference = false;  // show PyTorch's figures
   bool has_segments = false;   // the sequences of segments were compared
   bool has_oracle = true;      // hazards were looked for
+  Bytes device_memory_bytes = 0;
+  std::uint64_t gpu_lag_us = 0;
 };
 
 // "run" for "some/dir/run.csv.gz": what a trace is called in tables.
 std::string make_trace_label(const std::string& path);
 
+// The configuration as tables and messages show it: cut where it is long, line ends and other
+// bytes that do not print as escapes.
+std::string shorten_conf(const std::string& conf);
+
 // One object without line end. docs/trace-format.md describes every field.
 std::string format_json(const ReplayOutcome& outcome, const ReportStyle& style);
 
-// The configurations, then one line for each outcome that is not an error.
+// What was replayed on, then one line for each outcome; one that is an error says "failed". Traces
+// of one label are shown with their paths.
 std::string format_table(const std::vector<ReplayOutcome>& outcomes, const ReportStyle& style);
 
 }  // namespace quarry::tools

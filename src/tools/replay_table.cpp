@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string_view>
 
 #include "tools/number_text.hpp"
@@ -18,9 +20,29 @@ struct Column {
   std::vector<std::string> cells;
 };
 
+// In the column's MiB; amounts that would show as next to nothing name their own unit.
 std::string format_mib(Bytes bytes) {
-  const Bytes tenths = (bytes * 10 + 512_KiB) / 1_MiB;
-  return fmt::format("{}.{}", format_count(tenths / 10), tenths % 10);
+  if (bytes == 0) return "0";
+  if (bytes < 1_KiB) return fmt::format("{} B", bytes);
+  const bool is_small = bytes < 1_MiB;
+  const Bytes unit = is_small ? 1_KiB : 1_MiB;
+  // The whole part apart: ten times the amount may exceed 64 bits.
+  const Bytes tenths = (bytes % unit * 10 + unit / 2) / unit;
+  return fmt::format("{}.{}{}", format_count(bytes / unit + tenths / 10), tenths % 10,
+                     is_small ? " KiB" : "");
+}
+
+// By outcome: the trace's label, or its path where another trace has that label.
+std::vector<std::string> make_trace_names(const std::vector<ReplayOutcome>& outcomes) {
+  std::map<std::string, std::set<std::string>> paths_of_label;
+  for (const ReplayOutcome& outcome : outcomes)
+    paths_of_label[make_trace_label(outcome.trace)].insert(outcome.trace);
+  std::vector<std::string> names;
+  for (const ReplayOutcome& outcome : outcomes) {
+    const std::string label = make_trace_label(outcome.trace);
+    names.push_back(paths_of_label[label].size() == 1 ? label : outcome.trace);
+  }
+  return names;
 }
 
 std::string format_ratio(const ReplayResult& result) {
@@ -55,7 +77,7 @@ void add_column(std::vector<Column>& columns, const std::vector<ReplayOutcome>& 
                 std::string title, std::string unit, Format format) {
   Column column{std::move(title), std::move(unit), {}};
   for (const ReplayOutcome& outcome : outcomes) {
-    if (outcome.error.empty()) column.cells.push_back(format(outcome));
+    column.cells.push_back(outcome.error.empty() ? format(outcome) : std::string("-"));
   }
   columns.push_back(std::move(column));
 }
@@ -64,6 +86,9 @@ void add_memory_columns(std::vector<Column>& columns, const std::vector<ReplayOu
                         const ReportStyle& style) {
   add_column(columns, outcomes, "trace peak", "MiB",
              [](const ReplayOutcome& o) { return format_mib(o.result.trace.peak_bytes); });
+  for (std::size_t i = 0; i < outcomes.size(); ++i) {
+    if (!outcomes[i].error.empty()) columns.back().cells[i] = "failed";
+  }
   add_column(columns, outcomes, "allocated", "MiB",
              [](const ReplayOutcome& o) { return format_mib(o.result.peak_allocated_bytes); });
   add_column(columns, outcomes, "active", "MiB",
@@ -99,6 +124,7 @@ void add_cost_columns(std::vector<Column>& columns, const std::vector<ReplayOutc
              [](const ReplayOutcome& o) { return format_count(o.result.ooms); });
   if (style.has_segments) {
     add_column(columns, outcomes, "segments", "", [](const ReplayOutcome& o) {
+      if (!o.result.has_recorded_segments) return std::string("-");
       return std::string(o.result.segment_difference.empty() ? "equal" : "differ");
     });
   }
@@ -137,21 +163,35 @@ std::string make_trace_label(const std::string& path) {
   return label;
 }
 
+std::string shorten_conf(const std::string& conf) {
+  constexpr std::size_t kShownBytes = 200;
+  std::string text;
+  for (const char c : conf.substr(0, kShownBytes)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      text += "\\n";
+    } else if (byte < 0x20 || byte >= 0x7f) {
+      text += fmt::format("\\x{:02x}", byte);
+    } else {
+      text += c;
+    }
+  }
+  return conf.size() > kShownBytes ? text + "..." : text;
+}
+
 std::string format_table(const std::vector<ReplayOutcome>& outcomes, const ReportStyle& style) {
   const std::vector<std::string> confs = collect_confs(outcomes);
   std::string text;
   for (std::size_t i = 0; i < confs.size(); ++i) {
     text += confs.size() == 1 ? "configuration: " : fmt::format("configuration {}: ", i + 1);
-    text += confs[i] + "\n";
+    text += shorten_conf(confs[i]) + "\n";
   }
-  std::vector<Column> columns;
-  add_column(columns, outcomes, "trace", "",
-             [](const ReplayOutcome& o) { return make_trace_label(o.trace); });
-  if (columns.front().cells.empty()) return {};
+  text += fmt::format("device memory: {} bytes, GPU lag: {} us\n",
+                      format_count(style.device_memory_bytes), format_count(style.gpu_lag_us));
+  std::vector<Column> columns = {{"trace", "", make_trace_names(outcomes)}};
   if (confs.size() > 1) {
     Column column{"conf", "", {}};
     for (const ReplayOutcome& outcome : outcomes) {
-      if (!outcome.error.empty()) continue;
       const auto place = std::find(confs.begin(), confs.end(), outcome.conf);
       column.cells.push_back(std::to_string(place - confs.begin() + 1));
     }

@@ -5,15 +5,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <utility>
+
+#include "base/check.hpp"
 
 namespace quarry::tools {
 namespace {
 
 constexpr DeviceId kDevice = 0;
 // Later times (in nanoseconds beyond 64 bits) all count as this one.
-constexpr std::uint64_t kMaxTimeUs = std::numeric_limits<std::uint64_t>::max() / sim::kNsPerUs / 2;
+constexpr std::uint64_t kMaxTimeUs = kMaxGpuLagUs;
 
 sim::SimOptions make_sim_options(const ReplayOptions& options) {
   sim::SimOptions sim_options;
@@ -47,7 +48,7 @@ Replayer::Replayer(const ReplayOptions& options)
     : options_(options),
       driver_(make_sim_options(options)),
       submits_work_(options.oracle || options.gpu_lag_us != 0) {
-  options_.gpu_lag_us = std::min(options_.gpu_lag_us, kMaxTimeUs);
+  QUARRY_CHECK_GE(kMaxGpuLagUs, options_.gpu_lag_us);
   if (!options_.compare_segments) return;
   // A fault plan that fails nothing and sees the size of every segment that is asked for.
   const auto note_size = [this](Bytes bytes) {
@@ -196,6 +197,7 @@ Result<ReplayResult> Replayer::finish() {
   result_.peak_active_bytes = static_cast<Bytes>(stats.value().active_bytes.all.peak);
   result_.peak_reserved_bytes = static_cast<Bytes>(stats.value().reserved_bytes.all.peak);
   segments_.finish();
+  result_.has_recorded_segments = segments_.has_recorded();
   result_.equal_segments = segments_.equal_count();
   result_.segment_difference = segments_.difference();
   if (Status status = free_all(); !status.is_ok()) return status;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,13 +29,16 @@ namespace quarry::tools {
 struct ReplayOptions {
   Config config;
   Bytes device_memory_bytes = sim::SimOptions{}.physical_bytes;
-  std::uint64_t gpu_lag_us = 0;
-  bool oracle = true;     // look for hazards
-  bool validate = false;  // prove the allocator's invariants every kValidateEvents
+  std::uint64_t gpu_lag_us = 0;  // at most kMaxGpuLagUs
+  bool oracle = true;            // look for hazards
+  bool validate = false;         // prove the allocator's invariants every kValidateEvents
   bool compare_segments = false;
 };
 
 inline constexpr std::uint64_t kValidateEvents = 1000;
+// Added to the latest time of a trace, this still fits into 64 bits of nanoseconds.
+inline constexpr std::uint64_t kMaxGpuLagUs =
+    std::numeric_limits<std::uint64_t>::max() / sim::kNsPerUs / 2;
 
 struct ReplayResult {
   TraceTotals trace;
@@ -47,10 +51,11 @@ struct ReplayResult {
   std::uint64_t hazards = 0;
   std::string first_hazard;  // empty: none
   std::uint64_t driver_calls = 0;
-  std::uint64_t driver_time_ns = 0;  // modelled
-  std::uint64_t loop_ns = 0;         // host time inside Replayer::replay
-  std::uint64_t equal_segments = 0;  // with compare_segments
-  std::string segment_difference;    // likewise; empty: the sequences are equal
+  std::uint64_t driver_time_ns = 0;    // modelled
+  std::uint64_t loop_ns = 0;           // host time inside Replayer::replay
+  bool has_recorded_segments = false;  // with compare_segments, as the two below
+  std::uint64_t equal_segments = 0;
+  std::string segment_difference;  // empty: the sequences are equal, if there is a recorded one
 
   // Allocations, frees and record_streams per second of the replay loop.
   double calculate_events_per_second() const noexcept;

@@ -17,6 +17,7 @@ void SegmentComparison::add_replayed(Bytes bytes) {
 }
 
 void SegmentComparison::add_recorded(Bytes bytes) {
+  has_recorded_ = true;
   if (!difference_.empty()) return;
   recorded_.push_back(bytes);
   compare();
@@ -36,7 +37,7 @@ void SegmentComparison::compare() {
 }
 
 void SegmentComparison::finish() {
-  if (!difference_.empty() || replayed_.empty() == recorded_.empty()) return;
+  if (!has_recorded_ || !difference_.empty() || replayed_.empty() == recorded_.empty()) return;
   const bool is_replay_longer = !replayed_.empty();
   difference_ = "after " + std::to_string(equal_count_) + " equal segments the " +
                 (is_replay_longer ? "replay" : "recording") + " has " +

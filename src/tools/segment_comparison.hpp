@@ -25,6 +25,8 @@ class SegmentComparison {
 
   // Segments found equal from the start, before any difference.
   std::uint64_t equal_count() const noexcept { return equal_count_; }
+  // False: there is nothing to compare with.
+  bool has_recorded() const noexcept { return has_recorded_; }
   // Empty if the sequences are equal (so far), else one sentence on where they part.
   const std::string& difference() const noexcept { return difference_; }
 
@@ -36,6 +38,7 @@ class SegmentComparison {
   std::uint64_t equal_count_ = 0;
   std::string difference_;
   bool has_skipped_unrecorded_ = false;
+  bool has_recorded_ = false;
 };
 
 }  // namespace quarry::tools

@@ -3,12 +3,16 @@
 #include "tools/trace_file.hpp"
 
 #include <fcntl.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include "tools/gzip_stream.hpp"
 
@@ -38,6 +42,24 @@ Status write_all(int descriptor, std::span<const char> bytes) {
   return Status::ok();
 }
 
+// Where a chain of symbolic links ends, whether or not something is there.
+Result<std::string> follow_links(std::string path) {
+  constexpr int kMostLinks = 40;  // as Linux
+  for (int links = 0; links < kMostLinks; ++links) {
+    std::error_code error;
+    const std::filesystem::path target = std::filesystem::read_symlink(path, error);
+    if (error) return path;
+    path = (std::filesystem::path(path).parent_path() / target).string();
+  }
+  errno = ELOOP;
+  return make_system_failure("cannot create");
+}
+
+// What errors call a path.
+std::string make_name(const std::string& path) {
+  return path.empty() ? std::string("\"\"") : path;
+}
+
 // A descriptor of an unnamed file with the contents of `source`, from its start.
 Result<int> copy_to_temporary(int source) {
   std::FILE* const file = std::tmpfile();
@@ -60,11 +82,16 @@ Result<int> copy_to_temporary(int source) {
 
 }  // namespace
 
+bool has_suffix(std::string_view path, std::string_view suffix) {
+  return path.size() >= suffix.size() && ::strncasecmp(path.data() + (path.size() - suffix.size()),
+                                                       suffix.data(), suffix.size()) == 0;
+}
+
 Result<std::unique_ptr<TraceFile>> TraceFile::open(const std::string& path, bool is_read_once) {
   const bool is_standard = path == kStandardStream;
-  const std::string name = is_standard ? "standard input" : path;
+  const std::string name = is_standard ? "standard input" : make_name(path);
   const int descriptor = is_standard ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return make_system_failure(path + ": cannot open");
+  if (descriptor < 0) return make_system_failure(name + ": cannot open");
   std::unique_ptr<TraceFile> file(new TraceFile(descriptor, name, !is_standard));
   // Standard input may be shared with others, and a pipe has no start to go back to.
   if (is_read_once || (file->is_seekable_ && !is_standard)) return file;
@@ -105,25 +132,44 @@ double TraceFile::get_progress() const noexcept {
 Result<std::unique_ptr<TraceFileWriter>> TraceFileWriter::create(const std::string& path,
                                                                  TraceFormat format) {
   std::string partial_path;
+  std::string target_path;
   int descriptor = STDOUT_FILENO;
+  if (path.empty()) {
+    errno = ENOENT;
+    return make_system_failure(make_name(path) + ": cannot create");
+  }
   if (path != kStandardStream) {
     // Devices and pipes are written in place; the others appear when they are whole.
+    Result<std::string> target = follow_links(path);
+    if (!target.is_ok()) {
+      return Status(target.code(), path + ": " + std::string(target.status().message()));
+    }
+    target_path = std::move(target).value();
     struct stat status {};
-    const bool is_special = ::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode);
-    if (!is_special) partial_path = path + ".partial";
+    const bool is_there = ::stat(path.c_str(), &status) == 0;
+    const bool is_special = is_there && !S_ISREG(status.st_mode);
+    if (!is_special) partial_path = target_path + ".partial";
     constexpr int kMode = 0666;  // less the process's umask
     descriptor =
         is_special ? ::open(path.c_str(), O_WRONLY | O_CLOEXEC)
                    : ::open(partial_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode);
     if (descriptor < 0) return make_system_failure(path + ": cannot create");
+    constexpr mode_t kPermissions = 0777;
+    if (is_there && !is_special && ::fchmod(descriptor, status.st_mode & kPermissions) != 0) {
+      Status failure = make_system_failure(path + ": cannot keep its mode");
+      ::close(descriptor);
+      ::unlink(partial_path.c_str());
+      return failure;
+    }
   }
   std::unique_ptr<TraceFileWriter> writer(new TraceFileWriter(descriptor, path, format));
   writer->partial_path_ = std::move(partial_path);
+  writer->target_path_ = std::move(target_path);
   return writer;
 }
 
 TraceFileWriter::TraceFileWriter(int descriptor, std::string path, TraceFormat format)
-    : descriptor_(descriptor), path_(std::move(path)), is_packed_(path_.ends_with(".gz")) {
+    : descriptor_(descriptor), path_(std::move(path)), is_packed_(has_suffix(path_, ".gz")) {
   file_sink_ = [this](std::span<const char> bytes) { return write_bytes(bytes); };
   if (is_packed_) file_sink_ = make_gzip_sink(std::move(file_sink_));
   writer_ = std::make_unique<TraceWriter>(
@@ -159,7 +205,7 @@ Status TraceFileWriter::finish() {
   if (path_ == kStandardStream) return Status::ok();
   if (::close(std::exchange(descriptor_, -1)) != 0) return fail("cannot write");
   if (partial_path_.empty()) return Status::ok();
-  if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) return fail("cannot create");
+  if (std::rename(partial_path_.c_str(), target_path_.c_str()) != 0) return fail("cannot create");
   return Status::ok();
 }
 

@@ -16,6 +16,9 @@ namespace quarry::tools {
 // The path that stands for standard input or output.
 inline constexpr std::string_view kStandardStream = "-";
 
+// As std::string::ends_with, in ASCII without case. Names of outputs are understood so.
+bool has_suffix(std::string_view path, std::string_view suffix);
+
 // A trace that can be read from its start several times.
 class TraceFile {
  public:
@@ -44,7 +47,8 @@ class TraceFile {
 };
 
 // Writes events to a file that appears under its name only when it is whole, or to standard
-// output. The data is gzip'd if the name ends in ".gz".
+// output. The data is gzip'd if the name ends in ".gz". A symbolic link stays one, and a file that
+// is replaced hands on its mode.
 class TraceFileWriter {
  public:
   static Result<std::unique_ptr<TraceFileWriter>> create(const std::string& path,
@@ -65,7 +69,8 @@ class TraceFileWriter {
   void remove_partial() const noexcept;
 
   int descriptor_;
-  std::string path_;
+  std::string path_;          // as the user gave it
+  std::string target_path_;   // the same without symbolic links
   std::string partial_path_;  // empty where the data is written in place
   ByteSink file_sink_;        // write_bytes, or gzip in front of it
   bool is_packed_;

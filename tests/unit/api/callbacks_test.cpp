@@ -181,6 +181,54 @@ TEST_F(CallbackApi, UnlockingAGuardThatTheThreadDoesNotHoldIsRefused) {
   EXPECT_TRUE(error_says("does not hold"));
 }
 
+TEST_F(CallbackApi, TheGuardIsRefusedInsideADriverCallback) {
+  ASSERT_EQ(quarry_driver_callback_begin(), QUARRY_OK);
+  EXPECT_EQ(quarry_driver_free_guard_lock(), QUARRY_ERROR_BUSY);
+  EXPECT_TRUE(error_says("inside a driver callback"));
+  ASSERT_EQ(quarry_driver_callback_end(), QUARRY_OK);
+  EXPECT_EQ(quarry_driver_free_guard_unlock(), QUARRY_ERROR_INVALID_ARGUMENT) << "not held";
+}
+
+TEST_F(CallbackApi, AThreadThatEndsUnderTheGuardGivesItUpWithAWarning) {
+  quarry_free(allocate(4 << 20));
+  ::testing::internal::CaptureStderr();
+  std::thread([] {
+    EXPECT_EQ(quarry_driver_free_guard_lock(), QUARRY_OK);
+    EXPECT_EQ(quarry_driver_free_guard_lock(), QUARRY_OK);
+  }).join();
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("guard_dropped"), std::string::npos);
+  EXPECT_EQ(quarry_empty_cache(0), QUARRY_OK) << "waits while anyone holds the guard";
+  EXPECT_EQ(stat("reserved_bytes.all.current"), 0);
+}
+
+// A request that fails, but not without end.
+void fail_again(int& calls) {
+  if (++calls > 10) return;
+  void* ptr = nullptr;
+  EXPECT_EQ(quarry_malloc(&ptr, 2_GiB, 0, nullptr), QUARRY_ERROR_OUT_OF_MEMORY);
+}
+
+TEST_F(CallbackApi, ACallbackThatIsShortItselfIsNotCalledAgain) {
+  struct Calls {
+    int on_oom = 0;
+    int on_short = 0;
+  } calls;
+  const quarry_oom_callback on_oom = [](const quarry_oom_report*, void* user) {
+    fail_again(static_cast<Calls*>(user)->on_oom);
+  };
+  const quarry_free_memory_callback on_short = [](int, std::uint64_t, void* user) {
+    fail_again(static_cast<Calls*>(user)->on_short);
+    return 0;
+  };
+  ASSERT_EQ(quarry_add_oom_callback(on_oom, &calls, nullptr), QUARRY_OK);
+  ASSERT_EQ(quarry_add_free_memory_callback(on_short, &calls, nullptr), QUARRY_OK);
+  EXPECT_EQ(request(900_MiB), QUARRY_OK);
+  EXPECT_EQ(request(900_MiB), QUARRY_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(calls.on_oom, 1);
+  EXPECT_GT(calls.on_short, 0);
+  EXPECT_LT(calls.on_short, 10);
+}
+
 TEST_F(CallbackApi, C87AFreeInsideADriverCallbackMakesNoDriverCallThere) {
   const StreamRef side = sim().create_stream(0, sim::StreamKind::kNonBlocking);
   void* plain = allocate(4 << 20);

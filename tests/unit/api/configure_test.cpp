@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C API's lifetime and configuration while the allocator is there, and that docs/tuning.md
 // describes every option of the table.
+#include <cstring>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -176,6 +177,13 @@ TEST_F(ConfigureApi, BadInitOptionsAreRefusedByName) {
   };
   EXPECT_EQ(refused([](auto& o) { o.struct_size = 0; }), QUARRY_ERROR_INVALID_ARGUMENT);
   EXPECT_TRUE(error_says("options->struct_size is 0"));
+  // As from C, where an enum holds any int. It must not be loaded as an enum: that is undefined.
+  const auto set_foreign_driver = [](quarry_init_options& o) {
+    const int foreign = 77;
+    std::memcpy(&o.driver, &foreign, sizeof(foreign));
+  };
+  EXPECT_EQ(refused(set_foreign_driver), QUARRY_ERROR_INVALID_ARGUMENT);
+  EXPECT_TRUE(error_says("options->driver is 77"));
   EXPECT_EQ(refused([](auto& o) { o.driver = static_cast<quarry_driver_kind>(3); }),
             QUARRY_ERROR_INVALID_ARGUMENT);
   EXPECT_TRUE(error_says("options->driver is 3"));

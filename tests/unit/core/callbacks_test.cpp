@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -65,22 +67,93 @@ TEST(CallbacksTest, ARemovedCallbackIsAskedNoMoreAndIdsAreNotReused) {
   EXPECT_TRUE(callbacks.remove(second));
 }
 
-TEST(CallbacksTest, ACallbackMayRemoveItselfAddOthersAndAskAgain) {
+TEST(CallbacksTest, ACallbackMayRemoveItselfAndAddOthersForTheNextRound) {
   Callbacks callbacks;
   int calls = 0, added = 0;
   CallbackId self{};
-  self = callbacks.add_free_memory_callback([&](DeviceId device, Bytes bytes) {
+  self = callbacks.add_free_memory_callback([&](DeviceId, Bytes) {
     ++calls;
     EXPECT_TRUE(callbacks.remove(self));
     callbacks.add_free_memory_callback([&](DeviceId, Bytes) { return ++added > 0; });
-    return callbacks.free_memory(device, bytes / 2);
+    return false;
   });
-  EXPECT_TRUE(callbacks.free_memory(0, 1024)) << "the inner round asked the new one";
-  EXPECT_EQ(calls, 1);
-  EXPECT_EQ(added, 1);
+  EXPECT_FALSE(callbacks.free_memory(0, 1024)) << "the new one is not asked in this round";
   EXPECT_TRUE(callbacks.free_memory(0, 1024));
   EXPECT_EQ(calls, 1);
-  EXPECT_EQ(added, 2);
+  EXPECT_EQ(added, 1);
+}
+
+TEST(CallbacksTest, ACallbackThatAnEarlierOneOfTheRoundRemovedIsNotCalled) {
+  Callbacks callbacks;
+  CallbackId observer{}, callback{};
+  int calls = 0;
+  callbacks.add_oom_observer([&](const OomReport&) { EXPECT_TRUE(callbacks.remove(observer)); });
+  observer = callbacks.add_oom_observer([&](const OomReport&) { ++calls; });
+  callbacks.notify_oom(OomReport{});
+  callbacks.add_free_memory_callback([&](DeviceId, Bytes) { return callbacks.remove(callback); });
+  callback = callbacks.add_free_memory_callback([&](DeviceId, Bytes) { return ++calls > 0; });
+  EXPECT_TRUE(callbacks.free_memory(0, 1));
+  EXPECT_EQ(calls, 0);
+}
+
+TEST(CallbacksTest, InsideACallbackNoneIsCalled) {
+  Callbacks callbacks;
+  int observed = 0, asked = 0;
+  const auto call_all = [&] {
+    if (observed + asked > 10) return;
+    callbacks.notify_oom(OomReport{});
+    EXPECT_FALSE(callbacks.free_memory(0, 1));
+  };
+  callbacks.add_oom_observer([&](const OomReport&) {
+    ++observed;
+    call_all();
+  });
+  callbacks.add_free_memory_callback([&](DeviceId, Bytes) {
+    ++asked;
+    call_all();
+    return true;
+  });
+  callbacks.notify_oom(OomReport{});
+  EXPECT_TRUE(callbacks.free_memory(0, 1));
+  EXPECT_EQ(observed, 1);
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(CallbacksTest, ACallbackThatThrowsLeavesTheThreadOutsideOfIt) {
+  Callbacks callbacks;
+  int calls = 0;
+  const CallbackId id = callbacks.add_oom_observer([&](const OomReport&) {
+    ++calls;
+    throw calls;
+  });
+  EXPECT_THROW(callbacks.notify_oom(OomReport{}), int);
+  EXPECT_THROW(callbacks.notify_oom(OomReport{}), int) << "it is called again";
+  std::thread([&] { EXPECT_TRUE(callbacks.remove(id)); }).join();
+}
+
+TEST(CallbacksTest, RemoveWaitsForACallInAnotherThread) {
+  for (int round = 0; round < 50; ++round) {
+    Callbacks callbacks;
+    auto user = std::make_unique<std::atomic<int>>(0);
+    std::atomic<bool> is_inside = false, is_about_to_remove = false;
+    const CallbackId id = callbacks.add_oom_observer([&, at = user.get()](const OomReport&) {
+      is_inside = true;
+      while (!is_about_to_remove)
+        std::this_thread::yield();
+      for (int i = 0; i < 50; ++i) {
+        std::this_thread::yield();
+        ++*at;
+      }
+    });
+    std::thread calling([&] { callbacks.notify_oom(OomReport{}); });
+    while (!is_inside)
+      std::this_thread::yield();
+    is_about_to_remove = true;
+    EXPECT_TRUE(callbacks.remove(id));
+    EXPECT_EQ(*user, 50) << "the call was still under way";
+    user.reset();
+    calling.join();
+  }
 }
 
 TEST(CallbacksTest, AFunctionLivesAsLongAsACallOfIt) {

@@ -51,10 +51,12 @@ TEST(FreeGateTest, UnlockingAnothersHoldFailsAndKeepsIt) {
   gate.lock();
   std::thread([&gate] {
     EXPECT_FALSE(gate.is_held_by_this_thread());
+    EXPECT_TRUE(gate.is_held());
     EXPECT_FALSE(gate.unlock());
   }).join();
   EXPECT_TRUE(gate.is_held_by_this_thread());
   EXPECT_TRUE(gate.unlock());
+  EXPECT_FALSE(gate.is_held());
 }
 
 TEST(FreeGateTest, AFreeOfAnotherThreadWaitsForTheLastHolder) {
@@ -153,6 +155,45 @@ TEST(FreeGateTest, WaitingForTheOpenGateEndsWithTheLastHold) {
     EXPECT_TRUE(gate.unlock());
     waiting.join();
   }
+}
+
+// Else threads that free all the time, one before the other has left, keep it out for ever.
+TEST(FreeGateTest, WhileALockerWaitsNoFreeBegins) {
+  FreeGate gate;
+  ASSERT_TRUE(gate.enter());
+  std::thread locker([&gate] {
+    gate.lock();
+    EXPECT_TRUE(gate.unlock());
+  });
+  auto entry = FreeGate::Entry::kEntered;
+  for (int i = 0; i < 1'000'000 && entry == FreeGate::Entry::kEntered; ++i) {
+    entry = gate.try_enter();
+    if (entry == FreeGate::Entry::kEntered) gate.leave();
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(entry, FreeGate::Entry::kHeldByOthers);
+  gate.leave();
+  gate.wait_until_open();
+  locker.join();
+}
+
+TEST(FreeGateTest, DroppingTheHoldsOfAThreadOpensTheGateAndKeepsThoseOfOthers) {
+  FreeGate gate;
+  gate.lock();
+  std::thread([&gate] {
+    EXPECT_EQ(gate.drop_holds_of_this_thread(), 0u);
+    gate.lock();
+    gate.lock();
+    EXPECT_EQ(gate.drop_holds_of_this_thread(), 2u);
+    EXPECT_FALSE(gate.is_held_by_this_thread());
+    EXPECT_EQ(gate.try_enter(), FreeGate::Entry::kHeldByOthers);
+  }).join();
+  std::thread waiting([&gate] { gate.wait_until_open(); });
+  let_others_run();
+  EXPECT_EQ(gate.drop_holds_of_this_thread(), 1u);
+  waiting.join();
+  EXPECT_TRUE(gate.enter());
+  gate.leave();
 }
 
 TEST(FreeGateTest, ManyThreadsNeverFreeWhileAnyHoldsIt) {

@@ -82,6 +82,18 @@ TEST_F(HazardOracleTest, LiveMemoryHandedOutAgainIsAHazardEvenOnOneStream) {
   expect_only(HazardKind::kHandedOutTwice);
 }
 
+// What the host has seen of a neighbour is forgotten; what it has not is kept.
+TEST_F(HazardOracleTest, ANeighbourThatMayStillRunIsNotForgotten) {
+  hand_out_and_back(memory_, 1_MiB, a_);
+  hand_out_and_back(memory_ + 2_MiB, 1_MiB, b_);
+  EXPECT_EQ(sim_.synchronize_event(record(b_)), DriverCode::kSuccess);
+  hand_out_and_back(memory_ + 1_MiB, 1_MiB, c_);
+  hand_out_and_back(memory_ + 2_MiB, 1_MiB, c_);
+  expect_clean();
+  hand_out_and_back(memory_, 1_MiB, c_);
+  expect_only(HazardKind::kUnordered);
+}
+
 TEST_F(HazardOracleTest, VirtualTimeAloneIsNoOrder) {
   hand_out_and_back(memory_, 1_MiB, a_);
   sim_.advance_by_us(1'000'000);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `quarry convert` as users run it: both directions, gzip by the output's name, no half files.
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include "cli_run.hpp"
 
 namespace quarry::test {
@@ -44,6 +47,59 @@ TEST_F(CliConvert, LeavesNothingBehindWhenTheInputIsBroken) {
             "5\n");
   EXPECT_EQ(read("out.qtrace"), "before");
   EXPECT_FALSE(exists("out.qtrace.partial"));
+}
+
+TEST_F(CliConvert, WritesToTheTargetOfALinkAndKeepsItsMode) {
+  namespace fs = std::filesystem;
+  write("in.csv", kGoodTrace);
+  write("target.csv", "before");
+  fs::permissions(path("target.csv"), fs::perms{0640});
+  fs::create_symlink("target.csv", path("link.csv"));
+  EXPECT_EQ(run("convert in.csv link.csv").exit_code, 0);
+  EXPECT_TRUE(fs::is_symlink(path("link.csv")));
+  EXPECT_FALSE(fs::is_symlink(path("target.csv")));
+  EXPECT_EQ(read("target.csv"), kGoodTrace);
+  EXPECT_EQ(fs::status(path("target.csv")).permissions(), fs::perms{0640});
+  fs::create_symlink("new.csv", path("dangling.csv"));
+  EXPECT_EQ(run("convert in.csv dangling.csv").exit_code, 0);
+  EXPECT_EQ(read("new.csv"), kGoodTrace);
+  fs::create_symlink("loop.csv", path("loop.csv"));
+  EXPECT_EQ(run("convert in.csv loop.csv").err,
+            "quarry convert: loop.csv: cannot create: Too many levels of symbolic links\n");
+}
+
+TEST_F(CliConvert, GivesANewFileTheModeOfTheUmask) {
+  namespace fs = std::filesystem;
+  write("in.csv", kGoodTrace);
+  const mode_t before = ::umask(027);
+  EXPECT_EQ(run("convert in.csv out.csv").exit_code, 0);
+  ::umask(before);
+  EXPECT_EQ(fs::status(path("out.csv")).permissions(), fs::perms{0640});
+}
+
+TEST_F(CliConvert, WritesNoBinaryToATerminal) {
+  write("in.csv", kGoodTrace);
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_GE(terminal, 0);
+  ASSERT_EQ(::grantpt(terminal) + ::unlockpt(terminal), 0);
+  const std::string output = std::string(">") + ::ptsname(terminal);
+  const int other_end = ::open(::ptsname(terminal), O_RDWR | O_NOCTTY);
+  const CliResult result = run("convert in.csv -", output);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err,
+            "quarry convert: the native format is binary and not written to a terminal; add "
+            "--format csv, or redirect the output\n");
+  EXPECT_EQ(run("convert in.csv - --format csv", output).exit_code, 0);
+  ::close(other_end);
+  ::close(terminal);
+}
+
+TEST_F(CliConvert, UnderstandsNamesWithoutCase) {
+  write("in.csv", kGoodTrace);
+  EXPECT_EQ(run("convert in.csv out.CSV").exit_code, 0);
+  EXPECT_EQ(read("out.CSV"), kGoodTrace);
+  EXPECT_EQ(run("convert in.csv out.txt").exit_code, 0);
+  EXPECT_EQ(read("out.txt").substr(0, 4), "\x89QTR");
 }
 
 TEST_F(CliConvert, SaysWhyItCannotWrite) {

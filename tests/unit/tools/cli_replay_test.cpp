@@ -112,6 +112,93 @@ TEST_F(CliReplay, ShowsNoHazardsWithoutTheOracle) {
       parse_lines(run("replay one.csv --json --oracle off").out).at(0)["hazards"].is_null());
 }
 
+TEST_F(CliReplay, RecordsTheDeviceAndTheLag) {
+  write("one.csv", kGoodTrace);
+  const auto line =
+      parse_lines(run("replay one.csv --json --device-memory 16G --gpu-lag-us 7").out).at(0);
+  EXPECT_EQ(line["device_memory_bytes"], 17179869184);
+  EXPECT_EQ(line["gpu_lag_us"], 7);
+  EXPECT_NE(
+      run("replay one.csv").out.find("device memory: 150,109,880,320 bytes, GPU lag: 0 us\n"),
+      std::string::npos);
+}
+
+TEST_F(CliReplay, FailsIfItCannotWriteItsOutput) {
+  write("one.csv", kGoodTrace);
+  for (const char* arguments : {"replay one.csv", "replay one.csv --json", "--help",
+                                "replay --help", "--version", "help"}) {
+    const CliResult full = run(arguments, ">/dev/full");
+    EXPECT_EQ(full.exit_code, 1) << arguments;
+    EXPECT_NE(full.err.find("cannot write to standard output: No space left"), std::string::npos)
+        << full.err;
+    const CliResult closed = run(arguments, ">&-");
+    EXPECT_EQ(closed.exit_code, 1) << arguments;
+    EXPECT_NE(closed.err.find("cannot write to standard output: Bad file descriptor"),
+              std::string::npos)
+        << closed.err;
+  }
+}
+
+TEST_F(CliReplay, NamesOptionValueAndWhatIsAllowedOfABadNumber) {
+  write("one.csv", kGoodTrace);
+  for (const std::string value :
+       {"-1", "abc", "1.5", "18446744073709551616", "9223372036854776"}) {
+    EXPECT_EQ(run("replay one.csv --gpu-lag-us " + value).err,
+              "quarry replay: --gpu-lag-us: value \"" + value +
+                  "\" is not allowed; allowed: a whole number from 0 to 9223372036854775\n");
+  }
+  EXPECT_EQ(run("replay one.csv --repeat 1001").err,
+            "quarry replay: --repeat: value \"1001\" is not allowed; allowed: a whole number from "
+            "1 to 1000\n");
+  for (const std::string value : {"0", "1", "2097151"}) {
+    EXPECT_EQ(run("replay one.csv --device-memory " + value).err,
+              "quarry replay: --device-memory: \"" + value +
+                  "\" is too small; allowed: 2M (2 MiB) to 16T (16 TiB)\n");
+  }
+  for (const std::string value :
+       {"17592186044417", "9223372036854775807", "18446744073709551615"}) {
+    EXPECT_EQ(run("replay one.csv --device-memory " + value).err,
+              "quarry replay: --device-memory: \"" + value +
+                  "\" is too large; allowed: 2M (2 MiB) to 16T (16 TiB)\n");
+  }
+  for (const char* value : {"2M", "16T"}) {
+    EXPECT_EQ(run(std::string("replay one.csv --device-memory ") + value).exit_code, 0) << value;
+  }
+}
+
+TEST_F(CliReplay, SaysThatATraceHasNoSegmentsToCompare) {
+  write("one.csv", kGoodTrace);
+  const CliResult result = run("replay one.csv --json --segments");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "quarry replay: one: no S rows to compare segments with\n");
+  EXPECT_TRUE(parse_lines(result.out).at(0)["segments_equal"].is_null());
+}
+
+TEST_F(CliReplay, SuggestsTheCommandThatWasMeant) {
+  const CliResult result = run("replya one.csv");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.err,
+            "quarry: no command \"replya\"; did you mean replay? (commands: replay, convert, "
+            "help)\n");
+  EXPECT_EQ(run("xyz").err, "quarry: no command \"xyz\" (commands: replay, convert, help)\n");
+}
+
+TEST_F(CliReplay, GivesReasonsForFilesThatCannotBeOpened) {
+  write("one.csv", kGoodTrace);
+  EXPECT_EQ(run("replay ''").err, "quarry replay: \"\": cannot open: No such file or directory\n");
+  EXPECT_EQ(run("replay one.csv --reference missing.csv").err,
+            "quarry replay: --reference: missing.csv: cannot open: No such file or directory\n");
+  EXPECT_EQ(run("replay one.csv --reference /").err,
+            "quarry replay: --reference: /: cannot read: Is a directory\n");
+}
+
+TEST_F(CliReplay, CutsALongConfigurationInMessages) {
+  write("one.csv", kGoodTrace);
+  const CliResult result = run("replay one.csv --conf " + std::string(5000, 'x'));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_LT(result.err.size(), 1000u);
+}
+
 TEST_F(CliReplay, ComparesSegmentsAndRepeats) {
   write("one.csv", "t_us,op,id,bytes,stream\n0,S,,20971520,0\n0,a,1,5242880,0\n1,f,1,,0\n");
   const auto line =
@@ -125,7 +212,7 @@ TEST_F(CliReplay, RefusesAWrongCommandLineBeforeAnythingRuns) {
   for (const char* arguments :
        {"", "replay", "replay one.csv --unknown", "replay one.csv --gpu-lag-us x",
         "replay one.csv --gpu-lag-us -1", "replay one.csv --oracle maybe",
-        "replay one.csv --repeat 0", "replay one.csv --device-memory 80G", "unknown",
+        "replay one.csv --repeat 0", "replay one.csv --device-memory 80g", "unknown",
         "replay one.csv --reference missing.csv", "replay one.csv --conf nonsense:1"}) {
     const CliResult result = run(arguments);
     EXPECT_EQ(result.exit_code, 2) << arguments;
@@ -148,7 +235,8 @@ TEST_F(CliReplay, ExplainsItself) {
   const CliResult version = run("--version");
   EXPECT_EQ(version.exit_code, 0);
   EXPECT_EQ(version.out.rfind("quarry ", 0), 0u);
-  for (const char* arguments : {"--help", "replay --help", "convert --help"}) {
+  for (const char* arguments :
+       {"--help", "help", "help replay", "replay --help", "convert --help"}) {
     const CliResult help = run(arguments);
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_NE(help.out.find("Examples:"), std::string::npos) << arguments;

@@ -32,9 +32,10 @@ class CliTest : public testing::Test {
   ~CliTest() override { std::filesystem::remove_all(folder_); }
 
   // `arguments` is shell text; the tool's working folder is the test's own.
-  CliResult run(const std::string& arguments) const {
-    const std::string command =
-        "cd '" + folder_ + "' && '" QUARRY_TOOL "' " + arguments + " >stdout.txt 2>stderr.txt";
+  // `output` says where standard output goes.
+  CliResult run(const std::string& arguments, const std::string& output = ">stdout.txt") const {
+    const std::string command = "cd '" + folder_ + "' && rm -f stdout.txt && '" QUARRY_TOOL "' " +
+                                arguments + " " + output + " 2>stderr.txt";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("stdout.txt"), read("stderr.txt")};
   }
@@ -53,6 +54,7 @@ class CliTest : public testing::Test {
     text << file.rdbuf();
     return text.str();
   }
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
   bool exists(const std::string& name) const {
     return std::filesystem::exists(folder_ + "/" + name);
   }

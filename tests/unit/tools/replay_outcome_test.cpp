@@ -19,6 +19,13 @@ ReplayOutcome make_outcome(const std::string& trace, const std::string& conf) {
   return outcome;
 }
 
+ReportStyle make_style() {
+  ReportStyle style;
+  style.device_memory_bytes = 80_GiB;
+  style.gpu_lag_us = 1500;
+  return style;
+}
+
 TEST(MakeTraceLabel, IsTheNameWithoutFolderAndFormat) {
   EXPECT_EQ(make_trace_label("a/b/run.csv.gz"), "run");
   EXPECT_EQ(make_trace_label("run.qtrace"), "run");
@@ -30,27 +37,66 @@ TEST(MakeTraceLabel, IsTheNameWithoutFolderAndFormat) {
 TEST(FormatTable, AlignsColumnsUnderOneConfiguration) {
   EXPECT_EQ(
       format_table({make_outcome("d/one.csv", "c:1"), make_outcome("two_longer.csv", "c:1")},
-                   ReportStyle{}),
+                   make_style()),
       "configuration: c:1\n"
+      "device memory: 85,899,345,920 bytes, GPU lag: 1,500 us\n"
       "\n"
       "trace       trace peak  allocated  active   reserved  ratio  driver  driver  events/s"
       "  hazards  OOMs\n"
       "                   MiB        MiB     MiB      bytes          calls      ms   million\n"
-      "one                1.0        2.0     3.0  3,115,000  3.115   1,234     5.6      2.50"
+      "one          976.6 KiB        2.0     3.0  3,115,000  3.115   1,234     5.6      2.50"
       "        0     0\n"
-      "two_longer         1.0        2.0     3.0  3,115,000  3.115   1,234     5.6      2.50"
+      "two_longer   976.6 KiB        2.0     3.0  3,115,000  3.115   1,234     5.6      2.50"
       "        0     0\n");
 }
 
-TEST(FormatTable, NumbersSeveralConfigurationsAndLeavesErrorsOut) {
+TEST(FormatTable, NumbersSeveralConfigurationsAndSaysWhatFailed) {
   ReplayOutcome failed = make_outcome("bad.csv", "c:1");
   failed.error = "bad.csv: line 1: the file is empty";
   const std::string table = format_table(
       {make_outcome("one.csv", "c:1"), make_outcome("one.csv", "c:2"), failed}, ReportStyle{});
   EXPECT_NE(table.find("configuration 1: c:1\nconfiguration 2: c:2\n"), std::string::npos);
   EXPECT_NE(table.find("\none       2 "), std::string::npos) << table;
-  EXPECT_EQ(table.find("bad"), std::string::npos);
-  EXPECT_EQ(format_table({failed}, ReportStyle{}), "");
+  EXPECT_NE(table.find("\nbad       1      failed          -"), std::string::npos) << table;
+  EXPECT_NE(format_table({failed}, ReportStyle{}).find("failed"), std::string::npos);
+}
+
+TEST(FormatTable, TellsTracesOfOneLabelApart) {
+  const std::string table =
+      format_table({make_outcome("a/one.csv", "c"), make_outcome("b/one.csv.gz", "c"),
+                    make_outcome("b/two.csv", "c")},
+                   ReportStyle{});
+  for (const char* name : {"\na/one.csv ", "\nb/one.csv.gz ", "\ntwo "}) {
+    EXPECT_NE(table.find(name), std::string::npos) << name << " in " << table;
+  }
+}
+
+TEST(FormatTable, ShowsSmallAmountsInUnitsOfTheirOwn) {
+  ReplayOutcome small = make_outcome("one.csv", "c");
+  small.result.trace.peak_bytes = 512;
+  small.result.peak_allocated_bytes = 1536;
+  small.result.peak_active_bytes = kUnlimited;
+  const std::string table = format_table({small}, ReportStyle{});
+  EXPECT_NE(table.find("512 B    1.5 KiB  17,592,186,044,416.0"), std::string::npos) << table;
+}
+
+TEST(FormatTable, ShowsNothingToCompareAsADash) {
+  ReplayOutcome bare = make_outcome("one.csv", "c");
+  ReportStyle style;
+  style.has_segments = true;
+  EXPECT_NE(format_table({bare}, style).find("     0         -\n"), std::string::npos);
+  EXPECT_NE(format_json(bare, style)
+                .find("\"segments_equal\":null,\"equal_segments\":null,"
+                      "\"segment_difference\":null"),
+            std::string::npos);
+  bare.result.has_recorded_segments = true;
+  EXPECT_NE(format_table({bare}, style).find("equal\n"), std::string::npos);
+}
+
+TEST(ShortenConf, CutsAndEscapes) {
+  EXPECT_EQ(shorten_conf("a:1,\nb:\xff"), "a:1,\\nb:\\xff");
+  EXPECT_EQ(shorten_conf(std::string(200, 'x')), std::string(200, 'x'));
+  EXPECT_EQ(shorten_conf(std::string(201, 'x')), std::string(200, 'x') + "...");
 }
 
 TEST(FormatTable, ShowsTheReferenceBesideOurs) {
@@ -67,8 +113,9 @@ TEST(FormatTable, ShowsTheReferenceBesideOurs) {
 }
 
 TEST(FormatJson, HoldsExactNumbersInAFixedOrder) {
-  EXPECT_EQ(format_json(make_outcome("d/one.csv", "c:1"), ReportStyle{}),
-            "{\"trace\":\"d/one.csv\",\"conf\":\"c:1\",\"allocs\":3,\"frees\":0,"
+  EXPECT_EQ(format_json(make_outcome("d/one.csv", "c:1"), make_style()),
+            "{\"trace\":\"d/one.csv\",\"conf\":\"c:1\","
+            "\"device_memory_bytes\":85899345920,\"gpu_lag_us\":1500,\"allocs\":3,\"frees\":0,"
             "\"record_streams\":0,\"trace_peak_bytes\":1000000,\"peak_allocated_bytes\":2097152,"
             "\"peak_active_bytes\":3145728,\"peak_reserved_bytes\":3115000,\"ooms\":0,"
             "\"rows_after_oom\":0,\"empty_requests\":0,\"hazards\":0,\"driver_calls\":1234,"
@@ -78,8 +125,10 @@ TEST(FormatJson, HoldsExactNumbersInAFixedOrder) {
 TEST(FormatJson, IsAnErrorAloneForAFailedReplay) {
   ReplayOutcome failed = make_outcome("bad\xff.csv", "c:1");
   failed.error = "why \"so\"";
-  EXPECT_EQ(format_json(failed, ReportStyle{}),
-            "{\"trace\":\"bad\xef\xbf\xbd.csv\",\"conf\":\"c:1\",\"error\":\"why \\\"so\\\"\"}");
+  EXPECT_EQ(
+      format_json(failed, make_style()),
+      "{\"trace\":\"bad\xef\xbf\xbd.csv\",\"conf\":\"c:1\","
+      "\"device_memory_bytes\":85899345920,\"gpu_lag_us\":1500,\"error\":\"why \\\"so\\\"\"}");
 }
 
 }  // namespace

@@ -44,11 +44,24 @@ TEST(SegmentComparison, SaysWhereTheSequencesPart) {
   EXPECT_EQ(segments.equal_count(), 1u);
 }
 
+TEST(SegmentComparison, KnowsThatThereIsNothingToCompareWith) {
+  SegmentComparison segments;
+  segments.add_replayed(2_MiB);
+  segments.add_replayed(20_MiB);
+  segments.finish();
+  EXPECT_FALSE(segments.has_recorded());
+  EXPECT_EQ(segments.difference(), "");
+  segments.add_recorded(20_MiB);
+  EXPECT_TRUE(segments.has_recorded());
+}
+
 TEST(SegmentComparison, SaysWhichSequenceIsLonger) {
   SegmentComparison replay;
   replay.add_replayed(20_MiB);
+  replay.add_recorded(20_MiB);
+  replay.add_replayed(20_MiB);
   replay.finish();
-  EXPECT_EQ(replay.difference(), "after 0 equal segments the replay has 1 more");
+  EXPECT_EQ(replay.difference(), "after 1 equal segments the replay has 1 more");
   SegmentComparison recording;
   recording.add_recorded(20_MiB);
   recording.add_recorded(20_MiB);
