@@ -182,7 +182,8 @@ QUARRY_API quarry_status quarry_record_stream(void* ptr, quarry_stream stream);
 // `stream` of `device` is about to be destroyed. Must be called for every stream that was ever
 // passed in, before its destruction: the driver crashes on a dead handle. Does not wait. Memory
 // cached for the stream becomes usable by all streams once its work is done. QUARRY_ERROR_BUSY
-// while the stream captures. Per-thread default streams are retired at thread exit without a call.
+// while the stream captures. Per-thread default streams are retired at thread exit without a call;
+// the legacy default stream never ends: QUARRY_ERROR_INVALID_ARGUMENT.
 QUARRY_API quarry_status quarry_stream_retire(int device, quarry_stream stream);
 
 // Waits for freed blocks that other streams still use, then returns all cached memory that is not
