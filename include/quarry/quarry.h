@@ -278,10 +278,10 @@ QUARRY_API quarry_status quarry_reset_accumulated_stats(int device);
 
 // --- Callbacks ---
 
-// They run on the thread whose request is short, with no lock held, and may call anything here but
-// quarry_shutdown (QUARRY_ERROR_BUSY). A request that a callback makes calls no callbacks, not even
-// when it fails. They must not throw or jump out; what a C++ callback throws is caught, logged and
-// dropped. `user` is passed through.
+// They run on the thread whose request is short, with no lock held, and may call anything here
+// but quarry_shutdown (QUARRY_ERROR_BUSY). A request that a callback makes calls no callbacks, not
+// even when it fails. They must not throw or jump out; what a C++ callback throws is caught,
+// logged and dropped. `user` is passed through.
 
 typedef enum quarry_oom_reason {
   QUARRY_OOM_DEVICE_FULL = 0,     // the driver has no more, and too little is cached

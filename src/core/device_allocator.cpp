@@ -141,8 +141,9 @@ Block* DeviceAllocator::find_fitting_of(const Stream& owner, const Request& requ
   };
   while (block != nullptr && !is_enough(*block))
     block = pool.find_next(*block);
-  if (block == nullptr || !may_serve(block->size, request.block_bytes, config_)) return nullptr;
-  return block;
+  if (block == nullptr) return nullptr;
+  const Bytes needed = std::min(request.needed_bytes, block->size);
+  return may_serve(block->size, needed, config_) ? block : nullptr;
 }
 
 // Takes `found` out of its pool and cuts it to size and alignment; what is cut off stays free.

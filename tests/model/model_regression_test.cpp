@@ -35,5 +35,16 @@ TEST(ModelRegressionTest, EmptyCacheInACallbackMakesNoDriverCall) {
                      }});
 }
 
+TEST(ModelRegressionTest, AnAlignedRequestIsAsOversizeAsTheRoomThatItNeeds) {
+  expect_passes(Case{.options = {.made_streams = 0},
+                     .operations = {
+                         Allocate{.slot = 58, .bytes = 232705844},
+                         Free{.slot = 58},
+                         Allocate{.slot = 26, .bytes = 2097152},
+                         Configure{.max_split_mib = 32, .max_non_split_rounding_mib = 200},
+                         Allocate{.slot = 59, .alignment = 67108864},
+                     }});
+}
+
 }  // namespace
 }  // namespace quarry::model
