@@ -51,6 +51,8 @@ class DeviceAllocator {
  public:
   DeviceAllocator(SharedParts shared, DeviceId device, const DeviceProperties& properties,
                   const Config& config);
+  // Makes no driver call: tear_down gives the memory back, and a forked child does not call it.
+  ~DeviceAllocator();
   DeviceAllocator(const DeviceAllocator&) = delete;
   DeviceAllocator& operator=(const DeviceAllocator&) = delete;
 

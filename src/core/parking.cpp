@@ -8,6 +8,11 @@
 
 namespace quarry {
 
+DeviceAllocator::~DeviceAllocator() {
+  for (ThreadMagazines* magazines : magazines_)
+    give_back_device_share(magazines);
+}
+
 // The calling thread's magazines, made if need be; null while they are not to be used.
 ThreadMagazines* DeviceAllocator::join_thread() {
   if (!config_.thread_cache) return nullptr;

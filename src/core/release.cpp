@@ -203,9 +203,6 @@ std::size_t DeviceAllocator::tear_down() {
   Section section(*this);
   std::size_t live_blocks = 0;
   empty_magazines();
-  for (ThreadMagazines* magazines : magazines_)
-    give_back_device_share(magazines);
-  magazines_.clear();
   CaptureModeBracket bracket(driver_);
   while (Segment* segment = pool_.first_segment) {
     for (Block* block = segment->first; block != nullptr; block = block->next) {
