@@ -54,7 +54,9 @@ TEST_F(EventContractTest, ADeviceSideWaitHoldsLaterWorkBack) {
 }
 
 TEST_F(EventContractTest, AContextEventCoversEveryStreamOfEveryThread) {
-  if (!driver_.get_device_properties(0).value.has_context_events) GTEST_SKIP();
+  if (!driver_.get_device_properties(0).value.has_context_events) {
+    GTEST_SKIP() << "no context events";
+  }
   const StreamRef blocking = fixture_->create_stream(Kind::kBlocking);
   const StreamRef per_thread{0, StreamHandle::kPerThread};
   for (const StreamRef held : {a_, blocking, per_thread}) {

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Magazines seen through an allocator with thread_cache:True: what parks, who gets it back, what
+// the statistics and a second free say, and which changes take parked blocks out.
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "tests/support/scenario.hpp"
+
+namespace quarry::test {
+namespace {
+
+ScenarioOptions make_cached() {
+  ScenarioOptions options;
+  options.config.thread_cache = true;
+  return options;
+}
+
+class MagazineTest : public testing::Test {
+ protected:
+  // Asks often enough that the size parks from now on; leaves one block parked.
+  void make_popular(Bytes bytes, StreamHandle stream = kS0) {
+    for (int i = 0; i < 3; ++i)
+      ASSERT_EQ(s_.free(s_.malloc(bytes, stream)), StatusCode::kOk);
+  }
+  Bytes parked() { return static_cast<Bytes>(s_.stats().parked_bytes); }
+
+  Scenario s_{make_cached()};
+};
+
+TEST_F(MagazineTest, ASizeParksFromTheSecondRequestOn) {
+  s_.malloc(512);  // the thread's first request makes its magazines and is not remembered
+  ASSERT_EQ(s_.free(s_.malloc(4096)), StatusCode::kOk);
+  EXPECT_EQ(parked(), 0u);
+  ASSERT_EQ(s_.free(s_.malloc(4096)), StatusCode::kOk);
+  EXPECT_EQ(parked(), 4096u);
+}
+
+TEST_F(MagazineTest, AParkedBlockServesEverySizeThatRoundsToItsOwnAndNoOther) {
+  make_popular(4096);
+  const Address block = s_.malloc(4000);
+  EXPECT_EQ(parked(), 0u);
+  EXPECT_EQ(s_.allocator().find_block(block).value().requested_bytes, 4000u);
+  ASSERT_EQ(s_.free(block), StatusCode::kOk);
+  EXPECT_NE(s_.malloc(512), block);
+  EXPECT_EQ(parked(), 4096u);
+}
+
+TEST_F(MagazineTest, AParkedBlockIsForItsOwnStreamOnly) {
+  const StreamHandle side = s_.make_stream();
+  make_popular(4096);
+  make_popular(4096, side);
+  const Address own = s_.malloc(4096);
+  const Address other = s_.malloc(4096, side);
+  EXPECT_EQ(s_.allocator().find_block(own).value().stream.handle, kS0);
+  EXPECT_EQ(s_.allocator().find_block(other).value().stream.handle, side);
+}
+
+TEST_F(MagazineTest, BlocksWithForeignUsesDoNotPark) {
+  const StreamHandle side = s_.make_stream();
+  make_popular(4096);
+  const Address block = s_.malloc(4096);
+  ASSERT_EQ(s_.record(block, side), StatusCode::kOk);
+  ASSERT_EQ(s_.free(block), StatusCode::kOk);
+  EXPECT_EQ(parked(), 0u);
+}
+
+TEST_F(MagazineTest, AboveOneMebibyteOnlyWholeSegmentsPark) {
+  make_popular(4_MiB);
+  EXPECT_EQ(parked(), 0u);
+  make_popular(64_MiB);
+  EXPECT_EQ(parked(), 64_MiB);
+}
+
+TEST_F(MagazineTest, ALargeMissTakesParkedLargeBlocksBackBeforeItSearches) {
+  const Address larger = s_.malloc(100_MiB);
+  make_popular(64_MiB);
+  const Address popular = s_.malloc(64_MiB);
+  ASSERT_EQ(s_.free(larger), StatusCode::kOk);
+  ASSERT_EQ(s_.free(popular), StatusCode::kOk);
+  ASSERT_EQ(parked(), 64_MiB);
+  EXPECT_EQ(s_.malloc(30_MiB), popular) << "the best fit, though it was parked";
+  EXPECT_EQ(parked(), 0u);
+}
+
+TEST_F(MagazineTest, ASecondFreeOrARecordOfAParkedBlockIsRefused) {
+  make_popular(4096);
+  const Address block = s_.malloc(4096);
+  ASSERT_EQ(s_.free(block), StatusCode::kOk);
+  ASSERT_EQ(parked(), 4096u);
+  EXPECT_EQ(s_.allocator().free(block).code(), StatusCode::kDoubleFree);
+  EXPECT_EQ(s_.allocator().record_stream(block, s_.make_stream()).code(),
+            StatusCode::kInvalidPointer);
+  EXPECT_FALSE(s_.allocator().find_block(block).is_ok());
+  EXPECT_EQ(s_.malloc(4096), block);
+}
+
+TEST_F(MagazineTest, StatisticsOfOneThreadAreExactPeaksIncluded) {
+  make_popular(4096);
+  ASSERT_TRUE(s_.allocator().reset_peak_stats(0).is_ok());
+  ASSERT_TRUE(s_.allocator().reset_accumulated_stats(0).is_ok());
+  const Address first = s_.malloc(4096);   // parked before
+  const Address second = s_.malloc(4096);  // from the cache
+  s_.free(first);
+  s_.free(second);
+  s_.free(s_.malloc(4000));
+  const DeviceStats stats = s_.stats();
+  EXPECT_EQ(stats.allocated_bytes.all.current, 0);
+  EXPECT_EQ(stats.allocated_bytes.all.peak, 8192);
+  EXPECT_EQ(stats.allocated_bytes.all.allocated, 12288);
+  EXPECT_EQ(stats.allocated_bytes.all.freed, 12288);
+  EXPECT_EQ(stats.allocation.family[0].allocated, 3);
+  EXPECT_EQ(stats.requested_bytes.all.allocated, 12192);
+  EXPECT_EQ(stats.requested_bytes.all.current, 0);
+  EXPECT_EQ(stats.allocator_slack, 0);
+}
+
+TEST_F(MagazineTest, AMissTakesParkedBlocksOfOtherThreadsBackBeforeItGrows) {
+  ASSERT_TRUE(s_.allocator().set_limit(0, 2_MiB).is_ok());
+  std::thread([&] { make_popular(1_MiB); }).join();
+  ASSERT_EQ(parked(), 1_MiB);
+  EXPECT_NE(s_.malloc(600'000), 0u);
+  EXPECT_NE(s_.malloc(600'000), 0u) << "fits only with the other thread's block";
+  EXPECT_EQ(parked(), 0u);
+}
+
+TEST_F(MagazineTest, EmptyingRetiringAndTurningOffTakeParkedBlocksBack) {
+  const StreamHandle side = s_.make_stream();
+  make_popular(4096);
+  ASSERT_EQ(s_.empty_cache(), StatusCode::kOk);
+  EXPECT_EQ(s_.reserved(), 0u);
+  make_popular(4096, side);
+  ASSERT_EQ(parked(), 4096u);
+  ASSERT_TRUE(s_.allocator().retire_stream({0, side}).is_ok());
+  EXPECT_EQ(parked(), 0u);
+  make_popular(4096);
+  s_.configure([](Config& config) { config.roundup_power2_divisions.fill(4); });
+  EXPECT_EQ(parked(), 0u) << "sizes no longer round to 512 alone";
+}
+
+TEST_F(MagazineTest, NothingParksWhileTheShortWayIsClosedOrItsStreamHasEnded) {
+  const StreamHandle side = s_.make_stream();
+  make_popular(4096, side);
+  // Not through the scenario, whose free works on the stream once more.
+  const Address of_ended = s_.allocator().allocate({0, side}, 4096).value();
+  ASSERT_TRUE(s_.allocator().retire_stream({0, side}).is_ok());
+  ASSERT_TRUE(s_.allocator().free(of_ended).is_ok());
+  EXPECT_EQ(parked(), 0u);
+  make_popular(4096);
+  const Address block = s_.malloc(4096);
+  s_.configure([](Config& config) { config.roundup_power2_divisions.fill(4); });
+  ASSERT_EQ(s_.free(block), StatusCode::kOk);
+  EXPECT_EQ(parked(), 0u);
+}
+
+TEST_F(MagazineTest, AHitMakesNoDriverCall) {
+  make_popular(4096);
+  const std::uint64_t before = s_.sim().call_count();
+  for (int i = 0; i < 1000; ++i) {
+    const Address block = s_.allocator().allocate({0, kS0}, 4096).value();
+    ASSERT_TRUE(s_.allocator().free(block).is_ok());
+  }
+  EXPECT_EQ(s_.sim().call_count(), before);
+}
+
+TEST_F(MagazineTest, SizesThatShareASetReplaceTheLongestUnused) {
+  // More sizes than the sets hold: whatever is replaced comes back, and nothing is lost.
+  for (int round = 0; round < 3; ++round) {
+    for (Bytes size = 512; size <= 512 * 400; size += 512) {
+      ASSERT_EQ(s_.free(s_.malloc(size)), StatusCode::kOk);
+    }
+  }
+  s_.allocator().validate();
+  ASSERT_EQ(s_.empty_cache(), StatusCode::kOk);
+  EXPECT_EQ(s_.reserved(), 0u);
+}
+
+}  // namespace
+}  // namespace quarry::test
