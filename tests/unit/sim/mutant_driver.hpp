@@ -8,7 +8,7 @@
 #include <atomic>
 #include <string_view>
 
-#include "driver/driver.hpp"
+#include "tests/support/forwarding_driver.hpp"
 
 namespace quarry {
 
@@ -22,45 +22,24 @@ enum class Lie {
 };
 std::string_view get_name(Lie lie);
 
-class MutantDriver final : public Driver {
+class MutantDriver final : public test::ForwardingDriver {
  public:
   MutantDriver(Driver& truth, Lie lie, StreamRef idle_stream = {})
-      : truth_(truth), lie_(lie), idle_stream_(idle_stream) {}
+      : ForwardingDriver(truth), lie_(lie), idle_stream_(idle_stream) {}
 
   // How often it lied: a mutant that was never asked proves nothing.
   std::uint64_t lie_count() const noexcept { return lie_count_.load(); }
 
-  DriverResult<int> get_device_count() noexcept override;
-  DriverResult<DeviceProperties> get_device_properties(DeviceId device) noexcept override;
-  DriverResult<MemoryInfo> get_memory_info(DeviceId device) noexcept override;
-  DriverCode enable_peer_access(DeviceId device, DeviceId peer) noexcept override;
-  DriverResult<Address> allocate(DeviceId device, Bytes bytes) noexcept override;
-  DriverCode free(DeviceId device, Address address) noexcept override;
-  DriverResult<Address> reserve_addresses(Bytes bytes, Bytes alignment) noexcept override;
-  DriverCode free_addresses(Address address, Bytes bytes) noexcept override;
-  DriverResult<ExtentHandle> create_extent(DeviceId device, Bytes bytes,
-                                           ExtentKind kind) noexcept override;
-  DriverCode release_extent(ExtentHandle extent) noexcept override;
-  DriverCode map(Address address, Bytes bytes, ExtentHandle extent) noexcept override;
-  DriverCode unmap(Address address, Bytes bytes) noexcept override;
-  DriverCode set_access(Address address, Bytes bytes,
-                        std::span<const DeviceId> devices) noexcept override;
-  DriverResult<EventHandle> create_event(DeviceId device) noexcept override;
-  DriverCode destroy_event(EventHandle event) noexcept override;
   DriverCode record_event(EventHandle event, StreamRef stream) noexcept override;
   DriverCode record_context_event(EventHandle event, DeviceId device) noexcept override;
   DriverCode query_event(EventHandle event) noexcept override;
   DriverCode synchronize_event(EventHandle event) noexcept override;
   DriverCode wait_event(StreamRef stream, EventHandle event) noexcept override;
-  DriverResult<CaptureStatus> get_capture_status(StreamRef stream) noexcept override;
-  DriverResult<StreamId> get_stream_id(StreamRef stream) noexcept override;
-  DriverResult<CaptureMode> exchange_capture_mode(CaptureMode mode) noexcept override;
 
  private:
   // True, and counted, if this is the lie to tell.
   bool lies(Lie lie) noexcept;
 
-  Driver& truth_;
   const Lie lie_;
   const StreamRef idle_stream_;
   std::atomic<std::uint64_t> lie_count_{0};
