@@ -34,8 +34,12 @@ class BlockPool {
     return BlockTree::get_previous(block);
   }
 
-  // Ages of free blocks are counted in searches of their pool.
+  // Ages of free blocks are counted in requests of their family.
   void count_search() noexcept { ++searches_; }
+  // Requests that magazines served: they age what lies here as much as a search does.
+  void count_served(std::int64_t requests) noexcept {
+    searches_ += static_cast<std::uint32_t>(requests);
+  }
   std::uint32_t get_age(const Block& block) const noexcept { return searches_ - block.age_base; }
 
   // Calls visit(Block&) for each free block of `stream` by rising size; visit changes no pool.

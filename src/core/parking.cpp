@@ -78,6 +78,8 @@ void DeviceAllocator::take_counts(ThreadMagazines& magazines) {
   add(stats_.active_bytes, counts.bytes);
   add(stats_.requested_bytes, counts.requested);
   held_requested_bytes_ += counts.requested.all;
+  for (const StatFamily family : {StatFamily::kSmall, StatFamily::kLarge})
+    pool_.get_blocks(family).count_served(counts.blocks.taken[static_cast<int>(family)]);
 }
 
 void DeviceAllocator::take_all_counts() {

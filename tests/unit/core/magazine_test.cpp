@@ -164,6 +164,27 @@ TEST_F(MagazineTest, AHitMakesNoDriverCall) {
   EXPECT_EQ(s_.sim().call_count(), before);
 }
 
+// Garbage is what was not used for longest, and a hit in a magazine is a use too.
+TEST_F(MagazineTest, GarbageCollectionSparesWhatAMagazineServed) {
+  s_.configure([](Config& config) {
+    config.garbage_collection_threshold = 0.5;
+    config.upstream_quirks = false;
+  });
+  make_popular(64_MiB);
+  const Address hot = s_.malloc(64_MiB);
+  const Address cold = s_.malloc(80_MiB);
+  ASSERT_EQ(s_.free(hot), StatusCode::kOk);
+  ASSERT_EQ(s_.free(cold), StatusCode::kOk);
+  ASSERT_EQ(s_.malloc(64_MiB), hot);
+  ASSERT_EQ(s_.free(hot), StatusCode::kOk);
+  ASSERT_EQ(parked(), 64_MiB);
+  // Reserved is above half of the limit by less than either segment: one of them must go.
+  ASSERT_TRUE(s_.allocator().set_limit(0, 272_MiB).is_ok());
+  ASSERT_NE(s_.malloc(100_MiB), 0u);
+  EXPECT_EQ(s_.malloc(64_MiB), hot);
+  EXPECT_EQ(s_.calls(DriverEntry::kFree), 1u);
+}
+
 TEST_F(MagazineTest, SizesThatShareASetReplaceTheLongestUnused) {
   // More sizes than the sets hold: whatever is replaced comes back, and nothing is lost.
   for (int round = 0; round < 3; ++round) {
