@@ -4,6 +4,25 @@
 #include <utility>
 
 namespace quarry::test {
+namespace {
+
+bool has_magazines_ = false;
+
+}  // namespace
+
+bool has_magazines() {
+  return has_magazines_;
+}
+
+void set_magazines(bool has_magazines) {
+  has_magazines_ = has_magazines;
+}
+
+Config make_config() {
+  Config config;
+  config.thread_cache = has_magazines_;
+  return config;
+}
 
 Scenario::Scenario(const ScenarioOptions& options)
     : sim_(std::make_unique<SimDriver>(options.sim)),

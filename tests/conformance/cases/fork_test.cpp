@@ -11,8 +11,7 @@
 #include <memory>
 #include <thread>
 
-#include "core/allocator.hpp"
-#include "sim/sim_driver.hpp"
+#include "tests/support/scenario.hpp"
 
 namespace quarry::test {
 namespace {
@@ -21,7 +20,7 @@ constexpr StreamRef kLegacy{0, StreamHandle::kLegacy};
 
 struct Process {
   SimDriver sim;
-  std::unique_ptr<Allocator> allocator = Allocator::create(sim, Config{}).value();
+  std::unique_ptr<Allocator> allocator = Allocator::create(sim, make_config()).value();
   Address cached = 0;  // freed by the parent
   Address held = 0;
 

@@ -205,7 +205,7 @@ void expect_disjoint(const LiveBlocks& live, LiveBlocks::const_iterator block) {
 }
 
 Config make_random_rounding(std::mt19937_64& random) {
-  Config config;
+  Config config = make_config();
   for (std::uint32_t& divisions : config.roundup_power2_divisions) {
     const auto shift = random() % 8;
     divisions = shift == 7 ? 0u : 1u << shift;

@@ -162,6 +162,7 @@ TEST(C62, ReplayOnASmallerDeviceNamesTheFirstEventThatFails) {
 Result<tools::ReplayResult> replay_with_tool(const std::vector<TraceEvent>& events, Bytes cap,
                                              std::uint64_t* last_event) {
   tools::ReplayOptions options;
+  options.config = make_config();
   options.device_memory_bytes = cap;
   options.validate = true;
   auto replayer = tools::Replayer::create(options);

@@ -31,8 +31,10 @@ TEST(UpstreamBestFit, AmongEqualsTheOldestSegmentIsTakenWhateverItsAddress) {
   ASSERT_EQ(s.malloc(16_MiB), low) << "the address again, in a younger segment";
   s.free(older);
   s.free(low);
-  EXPECT_EQ(s.malloc(16_MiB), older);
-  EXPECT_EQ(s.malloc(16_MiB), low);
+  // With magazines both are parked by now (whole segments of a size that was asked for twice
+  // before), and a magazine gives the last freed one first: the fit is exact either way.
+  EXPECT_EQ(s.malloc(16_MiB), has_magazines() ? low : older);
+  EXPECT_EQ(s.malloc(16_MiB), has_magazines() ? older : low);
 }
 
 TEST(UpstreamBestFit, WithinASegmentTheLowestAddressIsTaken) {
@@ -97,17 +99,19 @@ TEST(UpstreamBestFit, ThereIsNoSecondAttemptAfterARefusal) {
   EXPECT_EQ(s.calls(DriverEntry::kFree), 0u);
 }
 
+// Each size is asked for once, so that no block parks: parked neighbours do not merge.
 TEST(UpstreamBestFit, NeighboursMergeOnBothSidesWhenTheyAreFree) {
   Scenario s;
+  constexpr Bytes kSizes[] = {512_KiB - 1024, 512_KiB - 512, 512_KiB + 512, 512_KiB + 1024};
   Address blocks[4];
-  for (Address& block : blocks)
-    block = s.malloc(512_KiB);
+  for (std::size_t i = 0; i < 4; ++i)
+    blocks[i] = s.malloc(kSizes[i]);
   s.free(blocks[0]);
   s.free(blocks[2]);
   EXPECT_EQ(s.stats().inactive_split.all.current, 2);
   s.free(blocks[1]);
   EXPECT_EQ(s.stats().inactive_split.all.current, 1);
-  EXPECT_EQ(s.stats().largest_free_block, static_cast<std::int64_t>(1536_KiB));
+  EXPECT_EQ(s.stats().largest_free_block, static_cast<std::int64_t>(1536_KiB - 1024));
   s.free(blocks[3]);
   EXPECT_EQ(s.stats().inactive_split.all.current, 0);
   EXPECT_EQ(s.malloc(1_MiB), blocks[0]);

@@ -14,7 +14,7 @@ namespace {
 
 // As torch._C._accelerator_setAllocatorSettings.
 StatusCode set_settings(Scenario& s, std::string_view text) {
-  auto parsed = parse_config(text, Config{}, ParseMode::kStrict);
+  auto parsed = parse_config(text, make_config(), ParseMode::kStrict);
   if (parsed.is_ok()) s.allocator().configure(parsed.value().config);
   return parsed.code();
 }

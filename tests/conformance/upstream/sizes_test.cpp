@@ -13,7 +13,7 @@ struct Sizes {
 };
 
 // On an allocator of its own.
-Sizes measure(Bytes bytes, const Config& config = {}) {
+Sizes measure(Bytes bytes, const Config& config = make_config()) {
   ScenarioOptions options;
   options.config = config;
   Scenario s(options);
@@ -31,7 +31,7 @@ TEST(UpstreamSizes, RequestsAreRoundedToFiveHundredTwelve) {
 }
 
 TEST(UpstreamSizes, DivisionsRoundBetweenPowersOfTwo) {
-  Config config;
+  Config config = make_config();
   config.roundup_power2_divisions.fill(4);
   EXPECT_EQ(measure(1200, config).block, 1536u) << "1200 is not above 512 x 4: plain rounding";
   EXPECT_EQ(measure(2048, config).block, 2048u);
@@ -43,7 +43,7 @@ TEST(UpstreamSizes, DivisionsRoundBetweenPowersOfTwo) {
 }
 
 TEST(UpstreamSizes, DivisionsAreChosenByTheIntervalOfTheRequest) {
-  Config config;
+  Config config = make_config();
   config.roundup_power2_divisions[8] = 2;   // 256 MiB and up
   config.roundup_power2_divisions[15] = 4;  // 32 GiB and all above
   EXPECT_EQ(measure(250_MiB + 1, config).block, 250_MiB + 512);
@@ -65,7 +65,7 @@ TEST(UpstreamSizes, SegmentsAreTwoTwentyOrRoundedMebibytes) {
 }
 
 TEST(UpstreamSizes, TheMediumSegmentIsAnOption) {
-  Config config;
+  Config config = make_config();
   config.large_segment_bytes = 64_MiB;
   EXPECT_EQ(measure(1_MiB, config).segment, 2_MiB);
   EXPECT_EQ(measure(1_MiB + 1, config).segment, 64_MiB);
@@ -89,7 +89,7 @@ TEST(UpstreamSizes, ALargeBlockKeepsARestOfExactlyOneMebibyte) {
 }
 
 TEST(UpstreamSizes, RequestsAtTheSplitLimitKeepWholeBlocks) {
-  Config config;
+  Config config = make_config();
   config.max_split_bytes = 40_MiB;
   ScenarioOptions options;
   options.config = config;
@@ -101,7 +101,7 @@ TEST(UpstreamSizes, RequestsAtTheSplitLimitKeepWholeBlocks) {
 }
 
 TEST(UpstreamSizes, RequestsBelowTheSplitLimitAreSplit) {
-  Config config;
+  Config config = make_config();
   config.max_split_bytes = 40_MiB;
   ScenarioOptions options;
   options.config = config;
