@@ -44,25 +44,19 @@ CudaDriver::Context* CudaDriver::find_context(DeviceId device) noexcept {
   std::call_once(context.retained, [&] {
     context.code = entries_.device_get(&context.device, device);
     if (context.code != CUDA_SUCCESS) return;
+    // Not every caller is in a bracket of its own, and making a context allocates.
+    const CaptureModeBracket bracket(*this);
     context.code = entries_.primary_ctx_retain(&context.handle, context.device);
   });
   return &context;
 }
 
-CudaDriver::Current::Current(CudaDriver& driver, DeviceId device) noexcept : driver_(driver) {
+CudaDriver::Current::Current(CudaDriver& driver, DeviceId device) noexcept {
   const Context* const context = driver.find_context(device);
   code_ = context != nullptr ? context->code : CUDA_ERROR_INVALID_DEVICE;
   if (code_ != CUDA_SUCCESS) return;
-  CUcontext current = nullptr;
-  code_ = driver.entries_.ctx_get_current(&current);
-  if (code_ != CUDA_SUCCESS || current == context->handle) return;
-  code_ = driver.entries_.ctx_push_current(context->handle);
-  is_pushed_ = code_ == CUDA_SUCCESS;
-}
-
-CudaDriver::Current::~Current() {
-  CUcontext popped = nullptr;
-  if (is_pushed_) static_cast<void>(driver_.entries_.ctx_pop_current(&popped));
+  scope_.emplace(driver.entries_, context->handle);
+  code_ = scope_->code();
 }
 
 DriverResult<int> CudaDriver::get_device_count() noexcept {

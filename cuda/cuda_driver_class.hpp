@@ -6,8 +6,10 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "context_scope.hpp"
 #include "driver/driver.hpp"
 #include "driver_entries.hpp"
 
@@ -60,16 +62,12 @@ class CudaDriver final : public Driver {
   class Current {
    public:
     Current(CudaDriver& driver, DeviceId device) noexcept;
-    ~Current();
-    Current(const Current&) = delete;
-    Current& operator=(const Current&) = delete;
     bool is_ok() const noexcept { return code_ == CUDA_SUCCESS; }
     DriverCode code() const noexcept { return DriverCode{static_cast<int>(code_)}; }
 
    private:
-    CudaDriver& driver_;
     CUresult code_ = CUDA_SUCCESS;
-    bool is_pushed_ = false;
+    std::optional<ContextScope> scope_;
   };
 
   Context* find_context(DeviceId device) noexcept;

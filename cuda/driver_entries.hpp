@@ -6,7 +6,10 @@
 
 #include <cudaTypedefs.h>
 
+#include <vector>
+
 #include "base/status.hpp"
+#include "driver_library.hpp"
 
 namespace quarry::cuda {
 
@@ -45,8 +48,10 @@ namespace quarry::cuda {
   X(mem_set_access, cuMemSetAccess, 10020, "cuMemSetAccess")                        \
   X(mem_get_granularity, cuMemGetAllocationGranularity, 10020, "cuMemGetAllocationGranularity")
 
-#define QUARRY_OPTIONAL_ENTRIES(X)                        \
-  X(stream_get_id, cuStreamGetId, 12000, "cuStreamGetId") \
+#define QUARRY_OPTIONAL_ENTRIES(X)                                         \
+  X(device_get_name, cuDeviceGetName, 2000, "cuDeviceGetName")             \
+  X(can_access_peer, cuDeviceCanAccessPeer, 4000, "cuDeviceCanAccessPeer") \
+  X(stream_get_id, cuStreamGetId, 12000, "cuStreamGetId")                  \
   X(ctx_record_event, cuCtxRecordEvent, 12050, "cuCtxRecordEvent")
 
 // One function pointer for each entry; null where an optional one is missing.
@@ -57,8 +62,22 @@ struct DriverEntries {
 #undef QUARRY_DECLARE
 };
 
-// Opens libcuda.so.1, which then stays open for the life of the process, and fills the table.
-// kNotSupported if there is no such library, or one too old; says which entry is missing.
+// An entry by name, and whether the driver has it.
+struct EntryState {
+  const char* name;
+  int version;  // of CUDA, as 12050 for 12.5: the ABI that was asked for
+  bool is_required;
+  bool is_found;
+};
+
+// Whatever the library has; required entries too may be null.
+DriverEntries find_driver_entries(const DriverLibrary& library);
+// Every entry of the table, in its order.
+std::vector<EntryState> list_entries(const DriverEntries& entries);
+// kNotSupported if a required entry is missing; names the first one.
+Status check_entries(const DriverEntries& entries);
+
+// Opens the library and fills the table. kNotSupported if there is no driver, or one too old.
 Result<DriverEntries> load_driver_entries();
 
 }  // namespace quarry::cuda

@@ -3,132 +3,21 @@
 // Replayer's; how results are written is replay_outcome.hpp's.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "api/config_parser.hpp"
 #include "tools/commands.hpp"
 #include "tools/number_text.hpp"
 #include "tools/progress_bar.hpp"
-#include "tools/reference_table.hpp"
-#include "tools/replay_outcome.hpp"
+#include "tools/replay_plan.hpp"
 #include "tools/standard_output.hpp"
 #include "tools/trace_file.hpp"
-#include "trace/csv_row.hpp"
 
 namespace quarry::tools {
 namespace {
 
 constexpr std::size_t kBatchEvents = 4096;
-// As QUARRY_SIM_MEMORY, from the size of the driver's pages on.
-constexpr Bytes kLeastDeviceMemory = 2_MiB;
-constexpr Bytes kMostDeviceMemory = 16 * 1024_GiB;
-constexpr std::uint64_t kMostRepeats = 1000;
-constexpr char kDefaultConf[] = "segments:plain,thread_cache:False";
-
-// The command line as it was given.
-struct CommandLine {
-  std::vector<std::string> traces;
-  std::vector<std::string> confs;
-  std::string device_memory;
-  std::string oracle = "on";
-  std::string reference;
-  std::string gpu_lag_us = "0";
-  std::string repeat = "1";
-  bool validate = false;
-  bool segments = false;
-  bool json = false;
-};
-
-// The command line after its check: everything that a walk needs.
-struct Plan {
-  ReplayOptions options;  // without a configuration
-  std::uint64_t repeat = 1;
-  std::vector<Config> configs;  // as CommandLine::confs
-  ReferenceTable reference;
-  ReportStyle style;
-};
-
-Status fail_option(const std::string& option, std::string_view cause) {
-  return Status(StatusCode::kInvalidArgument, option + ": " + std::string(cause));
-}
-
-Status parse_confs(const CommandLine& line, Plan& plan) {
-  for (const std::string& conf : line.confs) {
-    Result<ParsedConfig> parsed = parse_config(conf, Config{}, ParseMode::kStrict);
-    if (!parsed.is_ok())
-      return fail_option("--conf " + shorten_conf(conf), parsed.status().message());
-    for (const std::string& warning : parsed.value().warnings) {
-      print_error("replay", ("--conf " + shorten_conf(conf) + ": " + warning).c_str());
-    }
-    plan.configs.push_back(parsed.value().config);
-  }
-  return Status::ok();
-}
-
-Status read_reference(const CommandLine& line, Plan& plan) {
-  if (line.reference.empty()) return Status::ok();
-  std::ifstream file(line.reference);
-  if (!file) {
-    return fail_option("--reference", line.reference + ": cannot open: " + std::strerror(errno));
-  }
-  Result<ReferenceTable> table = ReferenceTable::read(file);
-  if (file.bad()) {
-    return fail_option("--reference", line.reference + ": cannot read: " + std::strerror(errno));
-  }
-  if (!table.is_ok()) {
-    return fail_option("--reference",
-                       line.reference + ": " + std::string(table.status().message()));
-  }
-  plan.reference = std::move(table).value();
-  plan.style.has_reference = true;
-  return Status::ok();
-}
-
-Status read_device_memory(const CommandLine& line, Plan& plan) {
-  if (line.device_memory.empty()) return Status::ok();
-  Result<Bytes> bytes = parse_byte_size(line.device_memory);
-  if (!bytes.is_ok()) return fail_option("--device-memory", bytes.status().message());
-  if (bytes.value() < kLeastDeviceMemory || bytes.value() > kMostDeviceMemory) {
-    return fail_option("--device-memory",
-                       quote_input(line.device_memory) + " is too " +
-                           (bytes.value() < kLeastDeviceMemory ? "small" : "large") +
-                           "; allowed: 2M (2 MiB) to 16T (16 TiB)");
-  }
-  plan.options.device_memory_bytes = bytes.value();
-  return Status::ok();
-}
-
-Status read_numbers(const CommandLine& line, Plan& plan) {
-  if (Status status = read_device_memory(line, plan); !status.is_ok()) return status;
-  Result<std::uint64_t> lag = parse_whole_number(line.gpu_lag_us, 0, kMaxGpuLagUs);
-  if (!lag.is_ok()) return fail_option("--gpu-lag-us", lag.status().message());
-  Result<std::uint64_t> repeat = parse_whole_number(line.repeat, 1, kMostRepeats);
-  if (!repeat.is_ok()) return fail_option("--repeat", repeat.status().message());
-  plan.options.gpu_lag_us = lag.value();
-  plan.repeat = repeat.value();
-  plan.style.device_memory_bytes = plan.options.device_memory_bytes;
-  plan.style.gpu_lag_us = lag.value();
-  return Status::ok();
-}
-
-Status make_plan(const CommandLine& line, Plan& plan) {
-  if (std::count(line.traces.begin(), line.traces.end(), kStandardStream) > 1) {
-    return fail_option("TRACE", "standard input (-) can be read once only");
-  }
-  if (Status status = read_numbers(line, plan); !status.is_ok()) return status;
-  plan.options.oracle = line.oracle == "on";
-  plan.options.validate = line.validate;
-  plan.options.compare_segments = line.segments;
-  plan.style.has_oracle = plan.options.oracle;
-  plan.style.has_segments = line.segments;
-  if (Status status = parse_confs(line, plan); !status.is_ok()) return status;
-  return read_reference(line, plan);
-}
 
 // One pass over the trace.
 Result<ReplayResult> replay_once(TraceFile& file, const ReplayOptions& options,
@@ -180,6 +69,12 @@ void report(const ReplayOutcome& outcome, const ReportStyle& style) {
   if (!result.first_hazard.empty()) {
     print_error("replay", (label + ": first hazard: " + result.first_hazard).c_str());
   }
+  if (result.touch.has_value() && result.touch->wrong_words != 0) {
+    print_error("replay", (label + ": " + format_count(result.touch->wrong_words) +
+                           " wrong words, first in the block of allocation " +
+                           format_count(result.touch->first_wrong_alloc + 1))
+                              .c_str());
+  }
   if (!result.segment_difference.empty()) {
     print_error("replay", (label + ": " + result.segment_difference).c_str());
   }
@@ -189,8 +84,9 @@ void report(const ReplayOutcome& outcome, const ReportStyle& style) {
 }
 
 // Appends to `outcomes`. Fails only where the output cannot be written.
-Status replay_trace(const std::string& trace, const CommandLine& line, const Plan& plan,
-                    ProgressBar& progress, std::vector<ReplayOutcome>& outcomes) {
+Status replay_trace(const std::string& trace, const ReplayCommandLine& line,
+                    const ReplayPlan& plan, ProgressBar& progress,
+                    std::vector<ReplayOutcome>& outcomes) {
   const bool is_read_once = line.confs.size() == 1 && plan.repeat == 1;
   Result<std::unique_ptr<TraceFile>> file = TraceFile::open(trace, is_read_once);
   for (std::size_t i = 0; i < line.confs.size(); ++i) {
@@ -219,12 +115,17 @@ int fail_output(const Status& status) {
   return kExitFailure;
 }
 
-int run_replay(CommandLine line) {
-  if (line.confs.empty()) line.confs.emplace_back(kDefaultConf);
-  Plan plan;
-  if (Status status = make_plan(line, plan); !status.is_ok()) {
+int run_replay(ReplayCommandLine line) {
+  if (line.confs.empty()) line.confs.emplace_back(kDefaultReplayConf);
+  ReplayPlan plan;
+  if (Status status = make_replay_plan(line, plan); !status.is_ok()) {
     print_error("replay", std::string(status.message()).c_str());
     return kExitUsage;
+  }
+  // A real device that cannot be had fails once, not for every trace.
+  if (Result<ReplayWork> work = make_replay_work(plan.options); !work.is_ok()) {
+    print_error("replay", ("--driver cuda: " + std::string(work.status().message())).c_str());
+    return kExitFailure;
   }
   ProgressBar progress;
   std::vector<ReplayOutcome> outcomes;
@@ -236,11 +137,14 @@ int run_replay(CommandLine line) {
     Status status = write_standard_output(format_table(outcomes, plan.style));
     if (!status.is_ok()) return fail_output(status);
   }
-  const auto has_failed = [](const ReplayOutcome& outcome) { return !outcome.error.empty(); };
+  const auto has_failed = [](const ReplayOutcome& outcome) {
+    const auto& touch = outcome.result.touch;
+    return !outcome.error.empty() || (touch.has_value() && touch->wrong_words != 0);
+  };
   return std::any_of(outcomes.begin(), outcomes.end(), has_failed) ? kExitFailure : kExitSuccess;
 }
 
-void add_options(CLI::App& command, CommandLine& line) {
+void add_options(CLI::App& command, ReplayCommandLine& line) {
   command
       .add_option("TRACE", line.traces,
                   "Traces, - for standard input. Format and compression are told by content")
@@ -249,11 +153,22 @@ void add_options(CLI::App& command, CommandLine& line) {
       .add_option("--conf", line.confs,
                   std::string("Configuration of the allocator, in the grammar of QUARRY_CONF; "
                               "several are compared. Default: ") +
-                      kDefaultConf + ", which decides as PyTorch does")
+                      kDefaultReplayConf + ", which decides as PyTorch does")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       // Otherwise a trace after it would count as one more configuration.
       ->allow_extra_args(false);
+  command
+      .add_option("--driver", line.driver,
+                  "sim or cuda: on a simulated device, or on device 0 of the real driver, as fast "
+                  "as it goes. Default: sim")
+      ->check(CLI::IsMember({"sim", "cuda"}));
+  command.add_flag("--touch", line.touch,
+                   "With --driver cuda: kernels fill every block and check it before it is freed; "
+                   "wrong words are a failure");
+  command.add_flag("--in-step", line.in_step,
+                   "With --driver cuda: wait for the GPU after each free of a block that other "
+                   "streams used. The figures are then those of a simulated device without lag");
   command.add_option("--device-memory", line.device_memory,
                      "Memory of the simulated device, as 85899345920, 80G, 80GiB (both 2^30) or "
                      "80GB (10^9); 2M to 16T. Default: 150109880320, an H200");
@@ -283,8 +198,8 @@ void add_options(CLI::App& command, CommandLine& line) {
 
 void add_replay_command(CLI::App& app, int& exit_code) {
   CLI::App* const command = app.add_subcommand(
-      "replay", "Replay recorded traces through the allocator on a simulated device");
-  auto line = std::make_shared<CommandLine>();
+      "replay", "Replay recorded traces through the allocator on a simulated or a real device");
+  auto line = std::make_shared<ReplayCommandLine>();
   add_options(*command, *line);
   command->footer(
       "Columns: the trace's own peak (living requests, each rounded up to 512 bytes); the\n"
@@ -298,9 +213,11 @@ void add_replay_command(CLI::App& app, int& exit_code) {
       "  quarry replay run.csv.gz --conf segments:plain --conf max_split_size_mb:256\n"
       "  quarry replay run.csv.gz --device-memory 80GiB --gpu-lag-us 2000 --json\n"
       "  quarry replay run.csv.gz --oracle off --repeat 5      # how fast is the allocator?\n"
-      "Exit code: 0 if all replays ran (out of memory is a result), 1 if one failed, 2 for a "
-      "wrong\n"
-      "command line. docs/trace-format.md describes traces and the JSON.");
+      "  quarry replay run.csv.gz --driver cuda --touch         # on the GPU, checking every "
+      "word\n"
+      "Exit code: 0 if all replays ran (out of memory is a result), 1 if one failed or a word "
+      "was\n"
+      "wrong, 2 for a wrong command line. docs/trace-format.md describes traces and the JSON.");
   command->callback([line, &exit_code] { exit_code = run_replay(*line); });
 }
 

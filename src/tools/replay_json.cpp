@@ -11,8 +11,14 @@ std::string format_json(const ReplayOutcome& outcome, const ReportStyle& style) 
   nlohmann::ordered_json json;
   json["trace"] = outcome.trace;
   json["conf"] = outcome.conf;
-  json["device_memory_bytes"] = style.device_memory_bytes;
-  json["gpu_lag_us"] = style.gpu_lag_us;
+  const bool is_real = style.driver == DriverKind::kCuda;
+  json["driver"] = is_real ? "cuda" : "sim";
+  if (is_real) {
+    json["in_step"] = style.is_in_step;
+  } else {
+    json["device_memory_bytes"] = style.device_memory_bytes;
+    json["gpu_lag_us"] = style.gpu_lag_us;
+  }
   const auto dump = [&json] {
     // A path may hold bytes that are no UTF-8.
     return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
@@ -22,6 +28,7 @@ std::string format_json(const ReplayOutcome& outcome, const ReportStyle& style) 
     return dump();
   }
   const ReplayResult& result = outcome.result;
+  if (is_real) json["device_memory_bytes"] = result.device_memory_bytes;
   json["allocs"] = result.trace.allocs;
   json["frees"] = result.trace.frees;
   json["record_streams"] = result.trace.records;
@@ -33,6 +40,10 @@ std::string format_json(const ReplayOutcome& outcome, const ReportStyle& style) 
   json["rows_after_oom"] = result.rows_after_oom;
   json["empty_requests"] = result.empty_requests;
   json["hazards"] = style.has_oracle ? nlohmann::ordered_json(result.hazards) : nullptr;
+  if (result.touch.has_value()) {
+    json["touched_bytes"] = result.touch->touched_bytes;
+    json["wrong_words"] = result.touch->wrong_words;
+  }
   json["driver_calls"] = result.driver_calls;
   json["driver_time_us"] = static_cast<double>(result.driver_time_ns) / 1e3;
   json["events_per_second"] = std::round(outcome.events_per_second);

@@ -26,7 +26,10 @@ struct ReportStyle {
   bool has_reference = false;  // show PyTorch's figures
   bool has_segments = false;   // the sequences of segments were compared
   bool has_oracle = true;      // hazards were looked for
-  Bytes device_memory_bytes = 0;
+  DriverKind driver = DriverKind::kSim;
+  bool has_touch = false;         // real device: kernels touched every block
+  bool is_in_step = false;        // likewise: the host waited for the GPU
+  Bytes device_memory_bytes = 0;  // simulated device, as the next
   std::uint64_t gpu_lag_us = 0;
 };
 

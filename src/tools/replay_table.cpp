@@ -120,6 +120,17 @@ void add_cost_columns(std::vector<Column>& columns, const std::vector<ReplayOutc
     add_column(columns, outcomes, "hazards", "",
                [](const ReplayOutcome& o) { return format_count(o.result.hazards); });
   }
+  if (style.has_touch) {
+    add_column(columns, outcomes, "touched", "GiB", [](const ReplayOutcome& o) {
+      if (!o.result.touch.has_value()) return std::string("-");
+      return fmt::format("{:.1f}", static_cast<double>(o.result.touch->touched_bytes) /
+                                       static_cast<double>(1_GiB));
+    });
+    add_column(columns, outcomes, "wrong", "words", [](const ReplayOutcome& o) {
+      if (!o.result.touch.has_value()) return std::string("-");
+      return format_count(o.result.touch->wrong_words);
+    });
+  }
   add_column(columns, outcomes, "OOMs", "",
              [](const ReplayOutcome& o) { return format_count(o.result.ooms); });
   if (style.has_segments) {
@@ -151,6 +162,19 @@ std::string print_columns(const std::vector<Column>& columns) {
     text += line + "\n";
   }
   return text;
+}
+
+std::string format_device(const std::vector<ReplayOutcome>& outcomes, const ReportStyle& style) {
+  if (style.driver == DriverKind::kSim) {
+    return fmt::format("device memory: {} bytes, GPU lag: {} us\n",
+                       format_count(style.device_memory_bytes), format_count(style.gpu_lag_us));
+  }
+  Bytes bytes = 0;
+  for (const ReplayOutcome& outcome : outcomes)
+    bytes = std::max(bytes, outcome.result.device_memory_bytes);
+  return fmt::format("CUDA device 0, {} bytes; GPU {}; blocks {}; driver time measured\n",
+                     format_count(bytes), style.is_in_step ? "in step with the host" : "free",
+                     style.has_touch ? "filled and checked" : "not touched");
 }
 
 }  // namespace
@@ -186,8 +210,7 @@ std::string format_table(const std::vector<ReplayOutcome>& outcomes, const Repor
     text += confs.size() == 1 ? "configuration: " : fmt::format("configuration {}: ", i + 1);
     text += shorten_conf(confs[i]) + "\n";
   }
-  text += fmt::format("device memory: {} bytes, GPU lag: {} us\n",
-                      format_count(style.device_memory_bytes), format_count(style.gpu_lag_us));
+  text += format_device(outcomes, style);
   std::vector<Column> columns = {{"trace", "", make_trace_names(outcomes)}};
   if (confs.size() > 1) {
     Column column{"conf", "", {}};

@@ -16,15 +16,12 @@ constexpr DeviceId kDevice = 0;
 // Later times (in nanoseconds beyond 64 bits) all count as this one.
 constexpr std::uint64_t kMaxTimeUs = kMaxGpuLagUs;
 
-sim::SimOptions make_sim_options(const ReplayOptions& options) {
-  sim::SimOptions sim_options;
-  sim_options.physical_bytes = options.device_memory_bytes;
-  sim_options.oracle = options.oracle;
-  return sim_options;
-}
-
 Status make_allocator_failure(const char* call, const Status& status) {
   return Status(status.code(), std::string(call) + " failed: " + std::string(status.message()));
+}
+
+Status make_device_failure(DriverCode code) {
+  return Status(StatusCode::kDriverError, "the device failed: " + describe(code));
 }
 
 }  // namespace
@@ -36,26 +33,28 @@ double ReplayResult::calculate_events_per_second() const noexcept {
 }
 
 Result<std::unique_ptr<Replayer>> Replayer::create(const ReplayOptions& options) {
-  std::unique_ptr<Replayer> replayer(new Replayer(options));
-  Result<std::unique_ptr<Allocator>> allocator =
-      Allocator::create(replayer->driver_, options.config);
-  if (!allocator.is_ok()) return std::move(allocator).status();
-  replayer->allocator_ = std::move(allocator).value();
-  return replayer;
+  Result<ReplayWork> work = make_replay_work(options);
+  if (!work.is_ok()) return std::move(work).status();
+  return create(options, std::move(work).value());
 }
 
-Replayer::Replayer(const ReplayOptions& options)
-    : options_(options),
-      driver_(make_sim_options(options)),
-      submits_work_(options.oracle || options.gpu_lag_us != 0) {
+Result<std::unique_ptr<Replayer>> Replayer::create(const ReplayOptions& options, ReplayWork work) {
+  std::unique_ptr<Replayer> replayer(new Replayer(options, std::move(work)));
+  Result<std::unique_ptr<Allocator>> allocator = replayer->with_work(
+      [&options](auto& device) { return Allocator::create(device.driver(), options.config); });
+  if (!allocator.is_ok()) return std::move(allocator).status();
+  replayer->allocator_ = std::move(allocator).value();
+  if (replayer->allocator_->device_count() > 0) return replayer;
+  return Status(StatusCode::kNotSupported, "the driver has no device");
+}
+
+Replayer::Replayer(const ReplayOptions& options, ReplayWork work)
+    : options_(options), work_(std::move(work)) {
   QUARRY_CHECK_GE(kMaxGpuLagUs, options_.gpu_lag_us);
   if (!options_.compare_segments) return;
-  // A fault plan that fails nothing and sees the size of every segment that is asked for.
-  const auto note_size = [this](Bytes bytes) {
-    segments_.add_replayed(bytes);
-    return false;
-  };
-  driver_.fail_calls_if(DriverEntry::kAllocate, note_size, DriverCode::kOutOfMemory);
+  with_work([this](auto& device) {
+    device.observe_segments([this](Bytes bytes) { segments_.add_replayed(bytes); });
+  });
 }
 
 Replayer::~Replayer() = default;
@@ -87,9 +86,9 @@ Status Replayer::replay_event(const TraceEvent& event) {
     case TraceOp::kAlloc:
       return replay_alloc(event, slot);
     case TraceOp::kFree:
-      return replay_free(holdings_[slot]);
+      return replay_free(blocks_[slot]);
     case TraceOp::kRecordStream:
-      return replay_record(event, holdings_[slot]);
+      return replay_record(event, blocks_[slot]);
     case TraceOp::kSegmentAlloc:
       if (options_.compare_segments) segments_.add_recorded(event.bytes);
       return Status::ok();
@@ -100,96 +99,89 @@ Status Replayer::replay_event(const TraceEvent& event) {
 }
 
 Status Replayer::replay_alloc(const TraceEvent& event, TraceSlot slot) {
-  if (slot >= holdings_.size()) holdings_.resize(slot + 1);
-  Holding& holding = holdings_[slot];
-  holding.stream = find_stream(event.stream);
-  holding.address = 0;
-  holding.lifetime = sim::LifetimeId::kNone;
-  holding.is_out_of_memory = false;
-  holding.recorded.clear();
-  Result<Address> address = allocator_->allocate(holding.stream, event.bytes);
+  if (slot >= blocks_.size()) blocks_.resize(slot + 1);
+  ReplayBlock& block = blocks_[slot];
+  if (Status status = find_stream(event.stream, block.stream); !status.is_ok()) return status;
+  block.address = 0;
+  block.bytes = event.bytes;
+  block.number = checker_.totals().allocs - 1;
+  block.is_out_of_memory = false;
+  block.recorded.clear();
+  Result<Address> address = allocator_->allocate(block.stream, event.bytes);
   if (!address.is_ok()) {
     if (address.code() != StatusCode::kOutOfMemory) {
       return make_allocator_failure("allocate", address.status());
     }
     ++result_.ooms;
-    holding.is_out_of_memory = true;
+    block.is_out_of_memory = true;
     return Status::ok();
   }
   if (event.bytes == 0) {
     ++result_.empty_requests;
     return Status::ok();
   }
-  holding.address = address.value();
-  if (options_.oracle) {
-    holding.lifetime =
-        driver_.begin_lifetime(kDevice, holding.address, event.bytes, holding.stream);
-  }
-  submit_work(holding.stream, holding.lifetime);
-  return Status::ok();
+  block.address = address.value();
+  const DriverCode code = with_work([&block](auto& work) { return work.begin_use(block); });
+  return code == DriverCode::kSuccess ? Status::ok() : make_device_failure(code);
 }
 
-Status Replayer::replay_free(Holding& holding) {
-  if (holding.address == 0) {
-    result_.rows_after_oom += holding.is_out_of_memory ? 1 : 0;
+Status Replayer::replay_free(ReplayBlock& block) {
+  if (block.address == 0) {
+    result_.rows_after_oom += block.is_out_of_memory ? 1 : 0;
     return Status::ok();
   }
-  submit_work(holding.stream, holding.lifetime);
-  for (const StreamRef stream : holding.recorded)
-    submit_work(stream, holding.lifetime);
-  if (options_.oracle) driver_.end_lifetime(holding.lifetime);
-  Status status = allocator_->free(std::exchange(holding.address, 0));
-  return status.is_ok() ? Status::ok() : make_allocator_failure("free", status);
+  DriverCode code = with_work([&block](auto& work) { return work.end_use(block); });
+  if (code != DriverCode::kSuccess) return make_device_failure(code);
+  Status status = allocator_->free(std::exchange(block.address, 0));
+  if (!status.is_ok()) return make_allocator_failure("free", status);
+  code = with_work([&block](auto& work) { return work.after_free(block); });
+  return code == DriverCode::kSuccess ? Status::ok() : make_device_failure(code);
 }
 
-Status Replayer::replay_record(const TraceEvent& event, Holding& holding) {
-  if (holding.address == 0) {
-    result_.rows_after_oom += holding.is_out_of_memory ? 1 : 0;
+Status Replayer::replay_record(const TraceEvent& event, ReplayBlock& block) {
+  if (block.address == 0) {
+    result_.rows_after_oom += block.is_out_of_memory ? 1 : 0;
     return Status::ok();
   }
-  const StreamRef stream = find_stream(event.stream);
-  Status status = allocator_->record_stream(holding.address, stream.handle);
+  StreamRef stream;
+  if (Status status = find_stream(event.stream, stream); !status.is_ok()) return status;
+  Status status = allocator_->record_stream(block.address, stream.handle);
   if (!status.is_ok()) return make_allocator_failure("record_stream", status);
-  if (stream == holding.stream) return Status::ok();
-  if (submits_work_) static_cast<void>(driver_.user_orders(holding.stream, stream));
-  submit_work(stream, holding.lifetime);
-  const auto place = std::find(holding.recorded.begin(), holding.recorded.end(), stream);
-  if (place == holding.recorded.end()) holding.recorded.push_back(stream);
+  if (stream == block.stream) return Status::ok();
+  const DriverCode code =
+      with_work([&block, stream](auto& work) { return work.use_elsewhere(block, stream); });
+  if (code != DriverCode::kSuccess) return make_device_failure(code);
+  const auto place = std::find(block.recorded.begin(), block.recorded.end(), stream);
+  if (place == block.recorded.end()) block.recorded.push_back(stream);
   return Status::ok();
 }
 
-StreamRef Replayer::find_stream(std::uint64_t number) {
-  if (number == latest_stream_) return latest_stream_ref_;
-  auto place = streams_.find(number);
-  if (place == streams_.end()) {
-    // No stream of a trace orders itself after others, as blocking ones would.
-    const StreamRef stream = driver_.create_stream(kDevice, sim::StreamKind::kNonBlocking);
-    place = streams_.emplace(number, stream).first;
+Status Replayer::find_stream(std::uint64_t number, StreamRef& stream) {
+  if (number != latest_stream_) {
+    auto place = streams_.find(number);
+    if (place == streams_.end()) {
+      const DriverResult<StreamRef> made =
+          with_work([](auto& work) { return work.create_stream(); });
+      if (!made.is_ok()) return make_device_failure(made.code);
+      place = streams_.emplace(number, made.value).first;
+    }
+    latest_stream_ = number;
+    latest_stream_ref_ = place->second;
   }
-  latest_stream_ = number;
-  latest_stream_ref_ = place->second;
-  return latest_stream_ref_;
+  stream = latest_stream_ref_;
+  return Status::ok();
 }
 
 void Replayer::advance_time(std::uint64_t time_us) {
   if (time_us <= latest_time_us_) return;
   latest_time_us_ = std::min(time_us, kMaxTimeUs);
-  driver_.advance_to_us(latest_time_us_);
-}
-
-void Replayer::submit_work(StreamRef stream, sim::LifetimeId lifetime) {
-  if (!submits_work_) return;
-  const std::uint64_t end_us = latest_time_us_ + options_.gpu_lag_us;
-  const sim::WorkTime time = sim::WorkTime::until_ns(end_us * sim::kNsPerUs);
-  const bool has_use = lifetime != sim::LifetimeId::kNone;
-  static_cast<void>(driver_.submit_work(stream, time, {&lifetime, has_use ? 1u : 0u}));
+  with_work([this](auto& work) { work.advance_to_us(latest_time_us_); });
 }
 
 Result<ReplayResult> Replayer::finish() {
   if (options_.validate) allocator_->validate();
   // Before the statistics, which ask the driver too.
-  result_.driver_calls = driver_.call_count();
-  result_.driver_time_ns = driver_.driver_time_ns();
+  with_work([this](auto& work) { work.read_driver_figures(result_); });
   Result<DeviceStats> stats = allocator_->get_stats(kDevice);
   if (!stats.is_ok()) return std::move(stats).status();
   result_.trace = checker_.totals();
@@ -201,28 +193,18 @@ Result<ReplayResult> Replayer::finish() {
   result_.equal_segments = segments_.equal_count();
   result_.segment_difference = segments_.difference();
   if (Status status = free_all(); !status.is_ok()) return status;
-  result_.hazards = driver_.hazard_count();
-  if (result_.hazards != 0) result_.first_hazard = driver_.get_hazards().front().text;
   return std::move(result_);
 }
 
 // The end of the program: what still lives is freed, then the allocator goes.
 Status Replayer::free_all() {
-  for (Holding& holding : holdings_) {
-    if (holding.address == 0) continue;
-    if (Status status = replay_free(holding); !status.is_ok()) return status;
+  for (ReplayBlock& block : blocks_) {
+    if (block.address == 0) continue;
+    if (Status status = replay_free(block); !status.is_ok()) return status;
   }
   if (options_.validate) allocator_->validate();
   allocator_.reset();
-  if (driver_.misuse_count() != 0) {
-    return Status(StatusCode::kInternal,
-                  "the allocator misused the driver: " + driver_.get_misuses().front().text);
-  }
-  const SimDriver::Holdings left = driver_.get_holdings(kDevice);
-  if (left.physical_bytes == 0 && left.events == 0) return Status::ok();
-  return Status(StatusCode::kInternal, "the allocator did not give back " +
-                                           std::to_string(left.physical_bytes) + " bytes and " +
-                                           std::to_string(left.events) + " events");
+  return with_work([this](auto& work) { return work.close(result_); });
 }
 
 }  // namespace quarry::tools

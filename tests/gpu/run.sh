@@ -7,7 +7,9 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 what=${1:-gpu}
 log=${OUT:-/tmp}/gpu-run.log
+replays=${OUT:-/tmp}/gpu-replays.txt
 : >"$log"
+: >"$replays"
 table=()
 
 step() { # step NAME COMMAND...: runs it, notes how it ended and how long it took
@@ -21,6 +23,7 @@ step() { # step NAME COMMAND...: runs it, notes how it ended and how long it too
 }
 
 summary() {
+  [ -s "$replays" ] && cat "$replays"
   grep -E '^blocks=' "$log"
   grep -E '\*\*\*(Failed|Timeout|Skipped|Exception)|\[  FAILED  \]|error:|tests passed' "$log" |
     sort -u | head -60
@@ -42,4 +45,12 @@ if [ "$what" = all ]; then
   step "tests without a GPU" ctest --preset release --parallel "$(nproc)" -LE gpu || failed=1
 fi
 step "tests on the GPU" ctest --preset release -L gpu --verbose || failed=1
+
+# A table for people; the tests above have compared the same figures with the simulated device's.
+replay_on_gpu() { # replay_on_gpu OPTION...
+  timeout 300 build/release/bin/quarry replay examples/traces/*.csv.gz --driver cuda --touch "$@" \
+    --reference examples/traces/pytorch.csv >>"$replays" 2>&1
+}
+step "replay, GPU in step" replay_on_gpu --in-step --segments || failed=1
+step "replay, GPU free" replay_on_gpu || failed=1
 exit $failed

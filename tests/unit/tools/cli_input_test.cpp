@@ -34,7 +34,7 @@ TEST_P(CliInput, IsRefusedAndTheOthersReplayed) {
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[0]["trace"], "bad.csv");
   EXPECT_EQ(lines[0]["error"], bad.error);
-  EXPECT_EQ(lines[0].size(), 5u);
+  EXPECT_EQ(lines[0].size(), 6u);
   EXPECT_EQ(lines[1]["peak_reserved_bytes"], 20971520);
 }
 

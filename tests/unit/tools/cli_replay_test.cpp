@@ -222,6 +222,35 @@ TEST_F(CliReplay, RefusesAWrongCommandLineBeforeAnythingRuns) {
   EXPECT_NE(run("replay one.csv --unknown").err.find("--unknown"), std::string::npos);
 }
 
+TEST_F(CliReplay, RefusesOptionsThatDoNotGoWithTheDriverAndNamesBoth) {
+  write("one.csv", kGoodTrace);
+  for (const auto& [option, driver] :
+       std::vector<std::pair<std::string, std::string>>{{"--oracle on", "cuda"},
+                                                        {"--gpu-lag-us 0", "cuda"},
+                                                        {"--device-memory 80G", "cuda"},
+                                                        {"--touch", "sim"},
+                                                        {"--in-step", "sim"}}) {
+    const CliResult result = run("replay one.csv --driver " + driver + " " + option);
+    EXPECT_EQ(result.exit_code, 2) << option;
+    EXPECT_EQ(result.out, "") << option;
+    const std::string named =
+        option.substr(0, option.find(' ')) + " cannot go with --driver " + driver + ": ";
+    EXPECT_NE(result.err.find(named), std::string::npos) << result.err;
+  }
+  EXPECT_EQ(run("replay one.csv --touch").exit_code, 2);
+  EXPECT_EQ(run("replay one.csv --driver hip").exit_code, 2);
+}
+
+TEST_F(CliReplay, SaysOnceThatThereIsNoGpu) {
+  write("one.csv", kGoodTrace);
+  const CliResult result = run("replay one.csv one.csv --driver cuda");
+  if (result.exit_code == 0) GTEST_SKIP() << "there is a GPU here";
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err.rfind("quarry replay: --driver cuda: ", 0), 0u) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+}
+
 TEST_F(CliReplay, NamesKeyValueAndWhatIsAllowedOfABadConfiguration) {
   write("one.csv", kGoodTrace);
   const CliResult result = run("replay one.csv --conf segments:plain --conf thread_cache:perhaps");

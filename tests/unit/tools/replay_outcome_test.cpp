@@ -114,7 +114,7 @@ TEST(FormatTable, ShowsTheReferenceBesideOurs) {
 
 TEST(FormatJson, HoldsExactNumbersInAFixedOrder) {
   EXPECT_EQ(format_json(make_outcome("d/one.csv", "c:1"), make_style()),
-            "{\"trace\":\"d/one.csv\",\"conf\":\"c:1\","
+            "{\"trace\":\"d/one.csv\",\"conf\":\"c:1\",\"driver\":\"sim\","
             "\"device_memory_bytes\":85899345920,\"gpu_lag_us\":1500,\"allocs\":3,\"frees\":0,"
             "\"record_streams\":0,\"trace_peak_bytes\":1000000,\"peak_allocated_bytes\":2097152,"
             "\"peak_active_bytes\":3145728,\"peak_reserved_bytes\":3115000,\"ooms\":0,"
@@ -127,8 +127,44 @@ TEST(FormatJson, IsAnErrorAloneForAFailedReplay) {
   failed.error = "why \"so\"";
   EXPECT_EQ(
       format_json(failed, make_style()),
-      "{\"trace\":\"bad\xef\xbf\xbd.csv\",\"conf\":\"c:1\","
+      "{\"trace\":\"bad\xef\xbf\xbd.csv\",\"conf\":\"c:1\",\"driver\":\"sim\","
       "\"device_memory_bytes\":85899345920,\"gpu_lag_us\":1500,\"error\":\"why \\\"so\\\"\"}");
+}
+
+ReportStyle make_real_style() {
+  ReportStyle style;
+  style.driver = DriverKind::kCuda;
+  style.has_oracle = false;
+  style.has_touch = true;
+  style.is_in_step = true;
+  return style;
+}
+
+ReplayOutcome make_touched_outcome() {
+  ReplayOutcome outcome = make_outcome("one.csv", "c:1");
+  outcome.result.device_memory_bytes = 80_GiB;
+  outcome.result.touch = TouchResult{3_GiB, 1234, 5};
+  return outcome;
+}
+
+TEST(FormatTable, ShowsWhatTouchingOnARealDeviceFound) {
+  const std::string table = format_table({make_touched_outcome()}, make_real_style());
+  for (const char* text :
+       {"\nCUDA device 0, 85,899,345,920 bytes; GPU in step with the host; blocks filled and "
+        "checked; driver time measured\n",
+        "  touched  wrong  OOMs\n", "      GiB  words\n", "      3.0  1,234     0\n"}) {
+    EXPECT_NE(table.find(text), std::string::npos) << text << " in " << table;
+  }
+}
+
+TEST(FormatJson, NamesTheRealDeviceAndWrongWords) {
+  const std::string json = format_json(make_touched_outcome(), make_real_style());
+  for (const char* text :
+       {"\"driver\":\"cuda\",\"in_step\":true,\"device_memory_bytes\":85899345920,\"allocs\"",
+        "\"hazards\":null,\"touched_bytes\":3221225472,\"wrong_words\":1234,"}) {
+    EXPECT_NE(json.find(text), std::string::npos) << text << " in " << json;
+  }
+  EXPECT_EQ(json.find("gpu_lag_us"), std::string::npos);
 }
 
 }  // namespace
