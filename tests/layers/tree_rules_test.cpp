@@ -111,11 +111,16 @@ TEST_F(TreeRulesTest, AQuotedIncludeOfNoFileIsFound) {
 TEST_F(TreeRulesTest, ACudaHeaderIsFoundWhereItMayNotBe) {
   write("cuda/good.cpp", "#include <cuda.h>\n");
   write("tests/gpu/good.cu", "#include <cuda_runtime.h>\n");
+  write("bench/peers/good.cpp", "#include <rmm/cuda_device.hpp>\n");
+  write("bench/bad.cpp", "#include <c10/cuda/CUDAFunctions.h>\n");
   write("src/core/bad.cpp", "#include <cuda_runtime_api.h>\n");
   write("tests/bad.cpp", "#include \"nvml.h\"\n");
-  const std::string why = " is a CUDA header, and this is not below cuda/ or tests/gpu/";
-  EXPECT_EQ(check_cuda_headers(tree()), (Violations{"src/core/bad.cpp:2: cuda_runtime_api.h" + why,
-                                                    "tests/bad.cpp:2: nvml.h" + why}));
+  const std::string why =
+      " is a CUDA header, and this is not below cuda/, tests/gpu/ or bench/peers/";
+  EXPECT_EQ(check_cuda_headers(tree()),
+            (Violations{"bench/bad.cpp:2: c10/cuda/CUDAFunctions.h" + why,
+                        "src/core/bad.cpp:2: cuda_runtime_api.h" + why,
+                        "tests/bad.cpp:2: nvml.h" + why}));
 }
 
 TEST_F(TreeRulesTest, APublicHeaderThatNeedsMoreThanStandardHeadersIsFound) {

@@ -1,0 +1,336 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the benchmark suites, runs every workload on Quarry and on each peer that is found, and
+prints the tables for docs/benchmarks.md; all results go into one JSON file. Needs nothing but
+Python. An allocator or a row that cannot run is skipped, and the end of the output says so.
+
+  bench/compare.py                      all, on the GPU
+  bench/compare.py --driver sim         Quarry alone on the simulated device; needs no GPU
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Allocator -> its program. Quarry first: the others' ratios are against it.
+PROGRAMS = {
+    "quarry": "quarry_suite",
+    "quarry-locked": "quarry_suite",
+    "torch": "quarry_torch_suite",
+    "rmm-pool": "quarry_rmm_suite",
+    "rmm-arena": "quarry_rmm_suite",
+    "cuda-async": "quarry_suite",
+    "cuda": "quarry_suite",
+    "harness": "quarry_suite",
+}
+SIMULATED = ("quarry", "quarry-locked", "harness")
+LEGEND = """\
+quarry: the C API of libquarry.so with its defaults; quarry-locked: with thread_cache:False;
+torch: PyTorch's caching allocator through C++; rmm-pool, rmm-arena: RMM over cudaMalloc;
+cuda-async: cudaMallocAsync, default pool, release threshold at its maximum; cuda: cudaMalloc and
+cudaFree; harness: no allocator, the cost of the workload itself (included in every column)."""
+PERCENTILES = ("p50", "p99", "p99.9", "p99.999", "p100")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--driver", choices=("cuda", "sim"), default="cuda")
+    parser.add_argument("--allocators", help="comma separated; default: all that are found")
+    parser.add_argument("--filter", help="only rows that match this regular expression")
+    parser.add_argument("--rounds", type=int, default=2, help="processes of each allocator")
+    parser.add_argument("--repetitions", type=int, default=3, help="of each row in a process")
+    parser.add_argument("--seconds", type=float, default=0.05, help="of a row and repetition")
+    parser.add_argument("--latency-seconds", type=float, default=0.35, help="at most, of a series")
+    parser.add_argument("--budget", type=float, default=340, help="seconds for all runs")
+    parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build/release")
+    parser.add_argument("--no-build", action="store_true", help="the programs are there")
+    parser.add_argument("--out", type=pathlib.Path,
+                        help="folder of the results; default: $OUT, or BUILD_DIR/comparison")
+    return parser.parse_args()
+
+
+def find_prefixes():
+    """Where PyTorch and RMM lie in this Python, without importing them."""
+    prefixes = [p for p in os.environ.get("CMAKE_PREFIX_PATH", "").split(":") if p]
+    for package, subfolder in (("torch", "share/cmake"), ("librmm", ""), ("rapids_logger", "")):
+        spec = importlib.util.find_spec(package)
+        if spec is None or not spec.submodule_search_locations:
+            continue
+        prefixes.append(str(pathlib.Path(spec.submodule_search_locations[0]) / subfolder))
+    return prefixes
+
+
+def build(build_dir):
+    prefixes = find_prefixes()
+    configure = ["cmake", "--preset", "release", "-B", str(build_dir)]
+    if prefixes:
+        configure.append("-DCMAKE_PREFIX_PATH=" + ";".join(prefixes))
+    run_quietly(configure)
+    compile_target = ["cmake", "--build", str(build_dir), "--parallel", str(os.cpu_count() or 2),
+                      "--target"]
+    run_quietly([*compile_target, "quarry_suite"])
+    known = subprocess.run([*compile_target, "help"], capture_output=True, text=True,
+                           check=False).stdout
+    for target in ("quarry_torch_suite", "quarry_rmm_suite"):
+        if target not in known:  # not found at configure time
+            (build_dir / "bin" / target).unlink(missing_ok=True)
+            continue
+        done = subprocess.run([*compile_target, target], capture_output=True, text=True,
+                              check=False)
+        if done.returncode != 0:  # the others are worth measuring all the same
+            (build_dir / "bin" / target).unlink(missing_ok=True)
+            print(f"== {target} does not build:\n{done.stdout[-3000:]}", file=sys.stderr)
+
+
+def run_quietly(command):
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+
+
+def choose(arguments, skipped):
+    names = list(PROGRAMS)
+    if arguments.allocators:
+        names = arguments.allocators.split(",")
+        unknown = [name for name in names if name not in PROGRAMS]
+        if unknown:
+            sys.exit(f"unknown allocators {unknown}; known are {list(PROGRAMS)}")
+    chosen = []
+    for name in names:
+        if arguments.driver == "sim" and name not in SIMULATED:
+            skipped.append(f"{name}: the simulated device is for Quarry alone")
+        elif not (arguments.build_dir / "bin" / PROGRAMS[name]).exists():
+            skipped.append(f"{name}: {PROGRAMS[name]} was not built: its library was not found, "
+                           "or does not fit")
+        else:
+            chosen.append(name)
+    return chosen
+
+
+def run_suite(arguments, name, out, timeout):
+    """One process. Returns (Google Benchmark's JSON or None, why not)."""
+    out.unlink(missing_ok=True)
+    command = [str(arguments.build_dir / "bin" / PROGRAMS[name]), "--allocator", name,
+               "--driver", arguments.driver, "--seconds", str(arguments.seconds),
+               "--latency-seconds", str(arguments.latency_seconds),
+               f"--benchmark_repetitions={arguments.repetitions}",
+               f"--benchmark_out={out}", "--benchmark_out_format=json"]
+    if arguments.filter:
+        command.append(f"--benchmark_filter={arguments.filter}")
+    environment = {key: value for key, value in os.environ.items()
+                   if key not in ("QUARRY_CONF", "QUARRY_DRIVER", "QUARRY_DISABLE")}
+    why = None
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True,
+                              timeout=timeout, check=False)
+        if done.returncode != 0:
+            why = f"status {done.returncode}: {done.stderr.strip()[-400:]}"
+    except subprocess.TimeoutExpired:
+        why = f"stopped after {timeout:.0f} s"
+    return read_results(out), why
+
+
+def read_results(path):
+    """Of a process that was stopped, the rows that it had finished."""
+    text = path.read_text() if path.exists() else ""
+    for end in ("", "]}", "}]}"):
+        try:
+            return json.loads(text.rstrip().rstrip(",") + end)
+        except json.JSONDecodeError:
+            continue
+    return None
+
+
+def row_of(result):
+    """The row's name without what Google Benchmark appends, and its number of threads."""
+    parts = [part for part in result["run_name"].split("/")
+             if not part.startswith(("min_time:", "iterations:", "threads:", "repeats:"))
+             and part not in ("real_time", "manual_time")]
+    return "/".join(parts), result.get("threads", 1)
+
+
+class Results:
+    def __init__(self):
+        self.pairs = {}      # (row, threads) -> allocator -> [pair_ns]
+        self.latencies = {}  # row -> allocator -> [{counter: value}]
+
+    def add(self, name, report, skipped):
+        for result in report["benchmarks"]:
+            if result.get("run_type") != "iteration":
+                continue
+            row, threads = row_of(result)
+            if result.get("error_occurred") or result.get("skipped"):
+                text = (result.get("error_message") or result.get("skip_message") or "?")
+                note = f"{name}: {row}, {threads} threads: {text.splitlines()[0][:160]}"
+                if note not in skipped:
+                    skipped.append(note)
+            elif row.startswith("latency/"):
+                self.latencies.setdefault(row, {}).setdefault(name, []).append(result)
+            else:
+                self.pairs.setdefault((row, threads), {}).setdefault(name, []).append(
+                    result["pair_ns"])
+
+
+def figure(ns):
+    return f"{ns:,.0f}" if ns >= 10 else f"{ns:.1f}"
+
+
+def short(ns):
+    if ns < 9_999.5:
+        return f"{ns:.0f}"
+    return f"{ns / 1000:.0f}k" if ns < 999_500 else f"{ns / 1e6:.1f}M"
+
+
+def print_table(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def pair_table(results, names):
+    rows = []
+    for (row, threads), cells in results.pairs.items():
+        line = [row.replace("_", " ") + (f", {threads} threads" if threads > 1 else "")]
+        base = statistics.median(cells["quarry"]) if "quarry" in cells else None
+        for name in names:
+            values = cells.get(name)
+            if not values:
+                line.append("-")
+                continue
+            median = statistics.median(values)
+            text = f"{figure(median)} [{figure(min(values))}-{figure(max(values))}]"
+            if base and name not in ("quarry", "harness"):
+                text += f" {median / base:.2g}x" if median < 100 * base else \
+                        f" {median / base:,.0f}x"
+            line.append(text)
+        rows.append(line)
+    rows += flatness(results, names)
+    return print_table(["ns a pair and thread", *names], rows)
+
+
+def flatness(results, names):
+    few = results.pairs.get(("churn/1024_live_among_64_holes", 1), {})
+    many = results.pairs.get(("churn/1024_live_among_65536_holes", 1), {})
+    if not few or not many:
+        return []
+    line = ["that churn: 65536 holes over 64"]
+    for name in names:
+        line.append(f"{statistics.median(many[name]) / statistics.median(few[name]):.2f}"
+                    if name in few and name in many else "-")
+    return [line]
+
+
+def latency_table(results, names):
+    rows = []
+    for row, cells in results.latencies.items():
+        for call in ("malloc", "free"):
+            line = [row.removeprefix("latency/").replace("_", " ") + ": " + call]
+            for name in names:
+                series = cells.get(name)
+                if not series:
+                    line.append("-")
+                    continue
+                middle = [statistics.median(one[f"{call}_{p}"] for one in series)
+                          for p in PERCENTILES[:-1]]
+                worst = max(one[f"{call}_p100"] for one in series)
+                line.append(" ".join(short(value) for value in [*middle, worst]))
+            rows.append(line)
+    return print_table(["ns a call: " + " ".join(PERCENTILES), *names], rows)
+
+
+def latency_notes(results, names):
+    notes = []
+    for name in names:
+        series = [one for cells in results.latencies.values() for one in cells.get(name, [])]
+        if series:
+            fewest = min(one["samples"] for one in series)
+            most = max(one["samples"] for one in series)
+            notes.append(f"{name} {fewest:,.0f}-{most:,.0f}")
+            clock = statistics.median(one["clock_ns"] for one in series)
+    if not notes:
+        return ""
+    return (f"Calls in a series: {'; '.join(notes)}. Reading the clock takes {clock:.1f} ns, "
+            "which is subtracted.\nMedians over the series; p100 is the worst of all.\n")
+
+
+def describe_machine(arguments):
+    def first_line(command):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False,
+                                  cwd=ROOT)
+            return done.stdout.strip().splitlines()[0] if done.returncode == 0 else ""
+        except (OSError, IndexError, subprocess.TimeoutExpired):
+            return ""
+    gpu = first_line(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
+    model = ""
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    return {"date": time.strftime("%Y-%m-%d"), "gpu": gpu if arguments.driver == "cuda" else "",
+            "processor": model, "cores": os.cpu_count(),
+            "compiler": first_line(["c++", "--version"]),
+            "commit": first_line(["git", "rev-parse", "--short", "HEAD"])}
+
+
+def render(arguments, machine, results, names, skipped):
+    told = ", ".join(part for part in (
+        machine["date"], machine["gpu"] or "simulated device", machine["processor"],
+        f"{machine['cores']} cores", machine["compiler"], machine["commit"]) if part)
+    total = arguments.rounds * arguments.repetitions
+    text = f"{told}; `bench/compare.py`. Median [least-most] of {total} measurements "
+    text += f"({arguments.rounds} processes); x: times Quarry's.\n\n{LEGEND}\n\n"
+    if results.pairs:
+        text += pair_table(results, names) + "\n"
+    if results.latencies:
+        text += latency_table(results, names) + "\n" + latency_notes(results, names)
+    if skipped:
+        text += "\nSKIPPED:\n" + "".join(f"- {note}\n" for note in skipped)
+    return text
+
+
+def main():
+    arguments = parse_arguments()
+    out = arguments.out or pathlib.Path(os.environ.get("OUT", arguments.build_dir / "comparison"))
+    if not arguments.no_build:
+        build(arguments.build_dir)
+    out.mkdir(parents=True, exist_ok=True)
+    runs = arguments.build_dir / "comparison-runs"
+    runs.mkdir(parents=True, exist_ok=True)
+    skipped, results, reports = [], Results(), []
+    names = choose(arguments, skipped)
+    machine = describe_machine(arguments)
+    deadline = time.monotonic() + arguments.budget
+    for turn in range(arguments.rounds):
+        for name in names:
+            left = deadline - time.monotonic()
+            if left < 5:
+                skipped.append(f"{name}, round {turn + 1}: the time is used up")
+                continue
+            start = time.monotonic()
+            report, why = run_suite(arguments, name, runs / f"{name}-{turn}.json", min(left, 120))
+            print(f"== {name}, round {turn + 1}: {time.monotonic() - start:.0f} s"
+                  + (f": {why}" if why else ""), file=sys.stderr, flush=True)
+            if why:
+                skipped.append(f"{name}, round {turn + 1}: {why}")
+            if report is not None:
+                results.add(name, report, skipped)
+                reports.append({"allocator": name, "round": turn + 1, "report": report})
+    text = render(arguments, machine, results, names, skipped)
+    with open(out / "comparison.json", "w") as stream:
+        json.dump({"machine": machine, "skipped": skipped, "runs": reports}, stream)
+    (out / "comparison.md").write_text(text)
+    print(text)
+    return 0 if results.pairs or results.latencies else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
