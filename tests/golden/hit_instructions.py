@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Counts the instructions of a malloc and a free that the cache serves, under callgrind, and
-compares them with the golden figure. Exits with 77, which CTest shows as skipped, where valgrind is
-missing. Usage: hit_instructions.py PROGRAM GOLDEN COMPILER"""
+compares them with the golden figure. Exits with 77, which CTest shows as skipped, where valgrind
+is missing. Usage: hit_instructions.py PROGRAM GOLDEN COMPILER"""
 
 import pathlib
 import re
@@ -38,8 +38,8 @@ def main():
     # What comes before the pairs is in both runs.
     figure = (count_instructions(program, 2 * PAIRS) - count_instructions(program, PAIRS)) / PAIRS
     tolerance = SAME_COMPILER if compiler == golden_compiler else OTHER_COMPILER
-    print(f"{figure:.1f} instructions a malloc and free, built by {compiler}; golden: {golden:.1f} "
-          f"({golden_compiler}), tolerance {tolerance:.0%}")
+    print(f"{figure:.1f} instructions a malloc and free, built by {compiler}; golden: "
+          f"{golden:.1f} ({golden_compiler}), tolerance {tolerance:.0%}")
     if abs(figure - golden) <= tolerance * golden:
         return 0
     print(f"If that is on purpose, the last line of {golden_path} becomes:\n"
