@@ -25,8 +25,23 @@ int to_code(cudaError_t code) {
   return static_cast<int>(code);
 }
 
+__device__ std::uint64_t read_clock_ns() {
+  std::uint64_t ns = 0;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(ns));
+  return ns;
+}
+
+constexpr std::uint64_t kLongestHoldNs = 30'000'000'000;
+
 __global__ void wait_for(volatile int* flag) {
-  while (*flag == 0) {
+  const std::uint64_t end = read_clock_ns() + kLongestHoldNs;
+  while (*flag == 0 && read_clock_ns() < end) {
+  }
+}
+
+__global__ void wait_until_passed(std::uint64_t ns) {
+  const std::uint64_t end = read_clock_ns() + ns;
+  while (read_clock_ns() < end) {
   }
 }
 
@@ -127,6 +142,35 @@ int end_capture(Stream stream) {
   return code;
 }
 
+Graph::Graph(Stream stream) {
+  cudaGraph_t graph = nullptr;
+  code_ = to_code(cudaStreamEndCapture(to_cuda(stream), &graph));
+  if (code_ == 0) {
+    cudaGraphExec_t executable = nullptr;
+    code_ = to_code(cudaGraphInstantiate(&executable, graph, 0));
+    executable_ = executable;
+  }
+  if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+}
+
+Graph::~Graph() {
+  if (executable_ == nullptr) return;
+  static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_)));
+}
+
+void Graph::launch(Stream stream) {
+  require(cudaGraphLaunch(static_cast<cudaGraphExec_t>(executable_), to_cuda(stream)), "launch");
+}
+
+void launch_host_function(Stream stream, void (*function)(void*), void* user) {
+  require(cudaLaunchHostFunc(to_cuda(stream), function, user), "launch host function");
+}
+
+void spin(Stream stream, std::uint64_t microseconds) {
+  wait_until_passed<<<1, 1, 0, to_cuda(stream)>>>(microseconds * 1000);
+  require(cudaGetLastError(), "spin");
+}
+
 void fill(std::uint64_t address, std::uint64_t bytes, std::uint32_t value, Stream stream) {
   const std::uint64_t words = bytes / 4;
   fill_words<<<count_blocks(words), kThreads, 0, to_cuda(stream)>>>(
@@ -149,10 +193,12 @@ void order(Stream before, Stream after) {
   require(cudaEventDestroy(event), "destroy event");
 }
 
-std::uint64_t count_wrong_words() {
+std::uint64_t take_wrong_words() {
   synchronize_device();
   unsigned long long count = 0;
   require(cudaMemcpyFromSymbol(&count, wrong_words, sizeof count), "read counter");
+  const unsigned long long none = 0;
+  require(cudaMemcpyToSymbol(wrong_words, &none, sizeof none), "reset counter");
   return count;
 }
 

@@ -26,7 +26,7 @@ class Signal {
   ~Signal();
   Signal(const Signal&) = delete;
   Signal& operator=(const Signal&) = delete;
-  // The stream goes no further before `raise`.
+  // The stream goes no further before `raise`, or half a minute: a test that fails must not hang.
   void hold(Stream stream);
   void raise();
 
@@ -40,13 +40,36 @@ int begin_capture(Stream stream, int mode);
 // Throws the graph away.
 int end_capture(Stream stream);
 
+// A capture that has ended, ready to run; it may be invalid.
+class Graph {
+ public:
+  // Ends the stream's capture.
+  explicit Graph(Stream stream);
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  // The driver's code of the first step that failed: end of the capture, instantiation. 0: none.
+  int code() const { return code_; }
+  // Only if valid.
+  void launch(Stream stream);
+
+ private:
+  int code_ = 0;
+  void* executable_ = nullptr;
+};
+
+// The driver calls `function(user)` on a thread of its own when the stream gets there.
+void launch_host_function(Stream stream, void (*function)(void*), void* user);
+// Keeps the stream busy for that long.
+void spin(Stream stream, std::uint64_t microseconds);
+
 // Writes `value` mixed with each word's index into the block, on the stream.
 void fill(std::uint64_t address, std::uint64_t bytes, std::uint32_t value, Stream stream);
 // Counts the words that are not what `fill` wrote, into a counter of the device.
 void check(std::uint64_t address, std::uint64_t bytes, std::uint32_t value, Stream stream);
 // Orders `after` behind what is on `before` now, as a user does: an event and a wait.
 void order(Stream before, Stream after);
-// What all checks so far counted. Waits for the device.
-std::uint64_t count_wrong_words();
+// What all checks since the last call counted. Waits for the device.
+std::uint64_t take_wrong_words();
 
 }  // namespace quarry::gpu

@@ -1,56 +1,135 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that needs a GPU, in one go: builds with optimisation, runs the tests labelled gpu
-# (with "all" every test), and prints a short table last. Usage: bash tests/gpu/run.sh [all]
+# What needs a GPU, or a machine with many cores, in one go: builds, runs, and prints a short table
+# last. A step that fails does not stop the others. Usage: bash tests/gpu/run.sh [PART...]
+#   gpu       the tests labelled gpu (with replay the default)
+#   replay    the recorded traces on the device, as tables
+#   all       every test that needs no GPU, then gpu, then replay
+#   sanitize  the integrity test with few blocks under compute-sanitizer: clean, errors, or why it
+#             did not start (some machines do not permit it)
+#   tsan      the tests that need no GPU, under ThreadSanitizer
 # QUARRY_GPU_BLOCKS sets how many blocks the integrity test makes (default one million).
+# To add a part: a function part_NAME below, made of steps, and a line above.
 set -uo pipefail
-cd "$(dirname "$0")/../.."
-what=${1:-gpu}
+cd "$(dirname "$0")/../.." || exit 2
 log=${OUT:-/tmp}/gpu-run.log
 replays=${OUT:-/tmp}/gpu-replays.txt
 : >"$log"
 : >"$replays"
 table=()
+failed=0
+
+note() { # note NAME RESULT SECONDS
+  table+=("$(printf '%-32s %-14s %5d s' "$1" "$2" "$3")")
+}
 
 step() { # step NAME COMMAND...: runs it, notes how it ended and how long it took
   local name=$1 start=$SECONDS code=0
   shift
+  echo "=== $name: $*" >>"$log"
   "$@" >>"$log" 2>&1 || code=$?
   local result=ok
-  [ $code -eq 0 ] || result="FAIL $code"
-  table+=("$(printf '%-28s %-8s %5d s' "$name" "$result" $((SECONDS - start)))")
+  [ $code -eq 0 ] || { result="FAIL $code"; failed=1; }
+  note "$name" "$result" $((SECONDS - start))
   return $code
 }
 
-summary() {
-  [ -s "$replays" ] && cat "$replays"
-  grep -E '^blocks=' "$log"
-  grep -E '\*\*\*(Failed|Timeout|Skipped|Exception)|\[  FAILED  \]|error:|tests passed' "$log" |
-    sort -u | head -60
-  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>&1 | head -1
-  printf '%s\n' "${table[@]}"
+built=""
+build() { # build PRESET [CMAKE_OPTION...]: configures and builds, once
+  local preset=$1
+  shift
+  case " $built " in *" $preset "*) return 0 ;; esac
+  built="$built $preset"
+  step "configure $preset" cmake --preset "$preset" "$@" || return 1
+  step "build $preset" cmake --build --preset "$preset" --parallel "$(nproc)" -- -k 0
 }
-trap summary EXIT
-if ! nvidia-smi >/dev/null 2>&1; then
-  echo "no GPU here (nvidia-smi does not run): nothing was tested"
-  trap - EXIT
-  exit 77
-fi
 
-step configure cmake --preset release -DQUARRY_BUILD_BENCH=ON || { tail -20 "$log"; exit 1; }
-step build cmake --build --preset release --parallel "$(nproc)" -- -k 0 ||
-  { grep -E "error|FAILED" "$log" | head -40; exit 1; }
-failed=0
-if [ "$what" = all ]; then
-  step "tests without a GPU" ctest --preset release --parallel "$(nproc)" -LE gpu || failed=1
-fi
-step "tests on the GPU" ctest --preset release -L gpu --verbose || failed=1
+part_gpu() {
+  build release -DQUARRY_BUILD_BENCH=ON
+  step "tests on the GPU" timeout 420 ctest --preset release -L gpu --verbose
+}
 
-# A table for people; the tests above have compared the same figures with the simulated device's.
+# A table for people; the tests have compared the same figures with the simulated device's.
 replay_on_gpu() { # replay_on_gpu OPTION...
   timeout 300 build/release/bin/quarry replay examples/traces/*.csv.gz --driver cuda --touch "$@" \
     --reference examples/traces/pytorch.csv >>"$replays" 2>&1
 }
-step "replay, GPU in step" replay_on_gpu --in-step --segments || failed=1
-step "replay, GPU free" replay_on_gpu || failed=1
+
+part_replay() {
+  build release -DQUARRY_BUILD_BENCH=ON
+  step "replay, GPU in step" replay_on_gpu --in-step --segments
+  step "replay, GPU free" replay_on_gpu
+}
+
+part_all() {
+  build release -DQUARRY_BUILD_BENCH=ON
+  step "tests without a GPU" ctest --preset release --parallel "$(nproc)" -LE gpu
+  part_gpu
+  part_replay
+}
+
+sanitize() { # sanitize TOOL: the integrity test with few blocks; notes what came of it
+  local tool=$1 start=$SECONDS code=0 out
+  out=$(mktemp)
+  QUARRY_GPU_BLOCKS=${QUARRY_SANITIZE_BLOCKS:-2000} timeout 240 compute-sanitizer --tool "$tool" \
+    --error-exitcode 86 build/release/bin/gpu_integrity_test \
+    --gtest_filter='*OneThread*:*EightThreads*:*LittleMemory*' >"$out" 2>&1 || code=$?
+  { echo "=== compute-sanitizer $tool: exit $code"; cat "$out"; } >>"$log"
+  local result="did not start"
+  if grep -q '^blocks=' "$out"; then
+    result="errors"
+    [ $code -eq 0 ] && grep -q 'ERROR SUMMARY: 0 errors' "$out" && result=clean
+    [ $code -eq 124 ] && result="out of time"
+  fi
+  [ "$result" = clean ] || sanitizer_says+=("$tool: $result (exit $code): $(grep -vE \
+    '^blocks=|^\[|^Running|^Note|^$' "$out" | head -8 | tr '\n' ' ')")
+  case "$result" in errors) failed=1 ;; esac
+  note "compute-sanitizer $tool" "$result" $((SECONDS - start))
+  rm -f "$out"
+}
+sanitizer_says=()
+
+# Not racecheck, which is about shared memory: the kernels use none.
+part_sanitize() {
+  build release -DQUARRY_BUILD_BENCH=ON
+  export PATH="$PATH:/usr/local/cuda/bin"
+  if ! command -v compute-sanitizer >/dev/null; then
+    note "compute-sanitizer" "not installed" 0
+    return
+  fi
+  sanitize memcheck
+  sanitize initcheck
+}
+
+part_tsan() {
+  build tsan
+  step "tests under ThreadSanitizer" ctest --preset tsan --parallel "$(nproc)"
+}
+
+summary() {
+  [ -s "$replays" ] && cat "$replays"
+  grep -E '^([0-9]+: )?(blocks=|captures=|C[0-9]+ )' "$log" | sed -E 's/^[0-9]+: //'
+  grep -E '\*\*\*(Failed|Timeout|Skipped|Exception)|\[  FAILED  \]|error:|tests passed' "$log" |
+    sort -u | head -60
+  grep -E 'SUMMARY: ThreadSanitizer' "$log" | sort | uniq -c | head -20
+  printf '%s\n' "${sanitizer_says[@]}"
+  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>&1 | head -1
+  printf '%s\n' "${table[@]}"
+}
+
+[ $# -gt 0 ] || set -- gpu replay
+for part in "$@"; do
+  if ! declare -F "part_$part" >/dev/null; then
+    echo "unknown part $part; there are:$(declare -F | sed -n 's/.* part_/ /p' | tr -d '\n')"
+    exit 2
+  fi
+done
+if ! nvidia-smi >/dev/null 2>&1; then
+  echo "no GPU here (nvidia-smi does not run): nothing was tested"
+  exit 77
+fi
+trap summary EXIT
+for part in "$@"; do
+  "part_$part"
+done
 exit $failed
