@@ -16,7 +16,7 @@
 
 namespace quarry {
 
-// Keeps the text for quarry_get_last_error if the status is a failure. Allocates nothing.
+// Keeps the text for quarry_get_last_error if the status is a failure.
 quarry_status to_code(const Status& status) noexcept;
 const char* get_last_error() noexcept;
 // For a catch-all handler: what the exception in flight becomes.

@@ -28,6 +28,25 @@ foreach(line IN LISTS lines)
   endif()
 endforeach()
 
+# A call inside the library must not go round through the procedure linkage table.
+execute_process(COMMAND ${READELF} -W -r "${LIBRARY}" OUTPUT_VARIABLE relocations
+  COMMAND_ERROR_IS_FATAL ANY)
+if(relocations MATCHES "JU?MP_SLOT?[^\n]* quarry_")
+  message(FATAL_ERROR "A function of the C API is called as if it could be replaced")
+endif()
+
+# Python loads the library late. glibc keeps 512 bytes of thread-local storage for libraries that
+# come after the start and cannot do without a static place, for all of them together.
+execute_process(COMMAND ${READELF} -W -l "${LIBRARY}" OUTPUT_VARIABLE segments
+  COMMAND_ERROR_IS_FATAL ANY)
+if(NOT segments MATCHES "TLS +0x[0-9a-f]+ 0x[0-9a-f]+ 0x[0-9a-f]+ 0x[0-9a-f]+ 0x([0-9a-f]+)")
+  message(FATAL_ERROR "No thread-local storage found in:\n${segments}")
+endif()
+math(EXPR thread_local_bytes "0x${CMAKE_MATCH_1}")
+if(thread_local_bytes GREATER 400)
+  message(FATAL_ERROR "${thread_local_bytes} bytes of thread-local storage, allowed: 400")
+endif()
+
 execute_process(COMMAND ${READELF} -d "${LIBRARY}" OUTPUT_VARIABLE dynamic
   COMMAND_ERROR_IS_FATAL ANY)
 string(REGEX MATCHALL "NEEDED[^\n]*\\[[^]]*\\]" needed "${dynamic}")
