@@ -32,6 +32,7 @@ list(SORT installed)
 set(expected
   "${INCLUDEDIR}/quarry/quarry.h"
   "${INCLUDEDIR}/quarry/quarry.hpp"
+  "${INCLUDEDIR}/quarry/quarry_torch.h"
   "${LIBDIR}/libquarry.a"
   "${LIBDIR}/libquarry.so"
   "${LIBDIR}/libquarry.so.${VERSION_MAJOR}"

@@ -155,8 +155,9 @@ Violations check_public_headers(const SourceTree& tree) {
     if (!is_below(file.path, "include")) continue;
     const bool is_c = file.path.ends_with(".h");
     for (const Include& include : file.includes) {
-      const bool is_own = is_below(tree.resolve(file, include), "include/quarry");
-      if (is_standard_header(include.name, is_c) || (is_own && !is_c)) continue;
+      const bool is_own = is_below(tree.resolve(file, include), "include/quarry") &&
+                          (!is_c || include.name.ends_with(".h"));
+      if (is_standard_header(include.name, is_c) || is_own) continue;
       violations.push_back(at(file, include.line) + include.name + " is no standard header" +
                            (is_c ? " of C" : ""));
     }

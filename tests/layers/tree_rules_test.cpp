@@ -125,11 +125,14 @@ TEST_F(TreeRulesTest, ACudaHeaderIsFoundWhereItMayNotBe) {
 
 TEST_F(TreeRulesTest, APublicHeaderThatNeedsMoreThanStandardHeadersIsFound) {
   write("include/quarry/good.hpp", "#include \"quarry/quarry.h\"\n#include <memory>\n");
-  write("include/quarry/bad.h", "#include <memory>\n#include <sys/types.h>\n");
+  write("include/quarry/good.h", "#include \"quarry/quarry.h\"\n");
+  write("include/quarry/bad.h",
+        "#include <memory>\n#include <sys/types.h>\n#include \"quarry/good.hpp\"\n");
   write("include/quarry/bad.hpp", "#include \"base/a.hpp\"\n");
   EXPECT_EQ(check_public_headers(tree()),
             (Violations{"include/quarry/bad.h:2: memory is no standard header of C",
                         "include/quarry/bad.h:3: sys/types.h is no standard header of C",
+                        "include/quarry/bad.h:4: quarry/good.hpp is no standard header of C",
                         "include/quarry/bad.hpp:2: base/a.hpp is no standard header"}));
 }
 

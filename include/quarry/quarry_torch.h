@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions that PyTorch's CUDAPluggableAllocator calls: its allocation, its free and its
+// hooks, in the signatures of PyTorch 2.11. Whoever calls Quarry directly uses quarry.h instead.
+// docs/integrations.md wires them; examples/pytorch/quarry_allocator.py does it in one call.
+//
+// Unlike those of quarry.h, these functions throw: PyTorch does not look at a null pointer but
+// makes a tensor of it, and passes exceptions on to Python. A request that cannot be met throws
+// quarry::OutOfMemory of quarry.hpp with the report as its text, which Python sees as RuntimeError
+// ("CUDA out of memory. ..."), or what the function of quarry_torch_set_oom_thrower throws
+// instead. Any other failure throws quarry::Error. The state is then as before the call. All else
+// is as in quarry.h: threads, streams, forks, the first call.
+#ifndef QUARRY_QUARRY_TORCH_H
+#define QUARRY_QUARRY_TORCH_H
+
+#include "quarry/quarry.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// --- Allocation and free ---
+
+// As quarry_malloc. 0 bytes: NULL.
+QUARRY_API void* quarry_torch_malloc(size_t bytes, int device, quarry_stream stream);
+
+// As quarry_free: never throws, since PyTorch calls it in destructors. The block goes back to the
+// stream that it came from; `bytes`, `device` and `stream` are what PyTorch remembers of it, and
+// are not needed.
+QUARRY_API void quarry_torch_free(void* ptr, size_t bytes, int device, quarry_stream stream);
+
+// --- Hooks ---
+
+// Makes the allocator if there is none yet. Throws if it has fewer devices than PyTorch.
+QUARRY_API void quarry_torch_init(int device_count);
+
+// torch.cuda.empty_cache(): quarry_empty_cache of every device.
+QUARRY_API void quarry_torch_reset(void);
+
+// torch.cuda.set_per_process_memory_fraction(): quarry_set_memory_fraction.
+QUARRY_API void quarry_torch_memory_fraction(double fraction, int device);
+
+// The segment that `ptr` is inside of, and its size: what a legacy IPC handle is made of. `bytes`
+// may be NULL.
+QUARRY_API void* quarry_torch_base_alloc(void* ptr, size_t* bytes);
+
+// Tensor.record_stream(): quarry_record_stream. Memory that is not Quarry's (imported by DLPack or
+// from another process) is not an error, as in PyTorch; the first one is logged.
+QUARRY_API void quarry_torch_record_stream(void* ptr, quarry_stream stream);
+
+// --- Pools ---
+
+// PyTorch's MempoolId_t, a std::pair of two 64-bit numbers, which is passed as this struct is.
+typedef struct quarry_torch_pool_id {
+  uint64_t first;
+  uint64_t second;
+} quarry_torch_pool_id;
+
+// Graph captures and torch.cuda.MemPool. There are no private pools yet, and memory of a graph
+// from anywhere else would be overwritten: both always throw QUARRY_ERROR_NOT_SUPPORTED. `filter`
+// is the std::function that PyTorch passes by reference.
+QUARRY_API void quarry_torch_begin_allocate_to_pool(int device, quarry_torch_pool_id pool,
+                                                    void* filter);
+QUARRY_API void quarry_torch_end_allocate_to_pool(int device, quarry_torch_pool_id pool);
+
+// There is nothing to release where nothing could begin: logs an error. Does not throw, since
+// PyTorch calls it in destructors.
+QUARRY_API void quarry_torch_release_pool(int device, quarry_torch_pool_id pool);
+
+// --- torch.OutOfMemoryError ---
+
+// Throws a C++ exception that says `text`. If it returns, quarry::OutOfMemory is thrown.
+typedef void (*quarry_torch_oom_thrower)(const char* text);
+
+// From now on a request that cannot be met calls `thrower`; NULL: quarry::OutOfMemory again. Only
+// an exception of a class inside PyTorch becomes torch.OutOfMemoryError, and this library knows
+// none: libquarry_torch.so, built against the installed PyTorch, passes its own when it is loaded.
+QUARRY_API void quarry_torch_set_oom_thrower(quarry_torch_oom_thrower thrower);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif
+
+#endif  // QUARRY_QUARRY_TORCH_H
