@@ -4,6 +4,7 @@
 # last. A step that fails does not stop the others. Usage: bash tests/gpu/run.sh [PART...]
 #   gpu       the tests labelled gpu (with replay the default)
 #   replay    the recorded traces on the device, as tables
+#   torch     examples/pytorch/compare.py, 7 runs of each model and allocator: about 7 minutes
 #   all       every test that needs no GPU, then gpu, then replay
 #   sanitize  the integrity test with few blocks under compute-sanitizer: clean, errors, or why it
 #             did not start (some machines do not permit it)
@@ -61,6 +62,12 @@ part_replay() {
   step "replay, GPU free" replay_on_gpu
 }
 
+part_torch() {
+  build release -DQUARRY_BUILD_BENCH=ON
+  step "PyTorch models, 7 runs" timeout 580 python3 examples/pytorch/compare.py --oom \
+    --json "${OUT:-/tmp}/torch.json"
+}
+
 part_all() {
   build release -DQUARRY_BUILD_BENCH=ON
   step "tests without a GPU" ctest --preset release --parallel "$(nproc)" -LE gpu
@@ -109,6 +116,8 @@ part_tsan() {
 summary() {
   [ -s "$replays" ] && cat "$replays"
   grep -E '^([0-9]+: )?(blocks=|captures=|C[0-9]+ )' "$log" | sed -E 's/^[0-9]+: //'
+  grep -E '\| +(workload|llm|vision|training) \||(^|: )(ok|FAILED)  ' "$log" |
+    sed -E 's/^[0-9]+: //'
   grep -E '\*\*\*(Failed|Timeout|Skipped|Exception)|\[  FAILED  \]|error:|tests passed' "$log" |
     sort -u | head -60
   grep -E 'SUMMARY: ThreadSanitizer' "$log" | sort | uniq -c | head -20

@@ -2,9 +2,9 @@
 """What Python sees when the plug-in throws, on a machine without a GPU.
 
 Usage: python_exceptions_test.py LIBQUARRY LIBQUARRY_TORCH. Needs a CUDA build of PyTorch; without
-one it exits with 77, which CTest shows as skipped. PyTorch allocates only where there is a GPU, but
-calls some hooks without: those get the functions under test in the place of their own, as far as
-the arguments agree (a device and two integers arrive as bytes, device and stream).
+one it exits with 77, which CTest shows as skipped. PyTorch allocates only where there is a GPU,
+but calls some hooks without: those get the functions under test in the place of their own, as far
+as the arguments agree (a device and two integers arrive as bytes, device and stream).
 """
 import ctypes
 import os

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts Quarry under a whole PyTorch process: `import quarry_allocator; quarry_allocator.enable()`.
+
+To be called before the first use of CUDA. One file without dependencies, to be copied; what works
+under it and what does not is in docs/integrations.md.
+"""
+import ctypes
+import os
+import pathlib
+import warnings
+
+import torch
+
+# PyTorch's setter and the function of quarry_torch.h that it gets.
+HOOKS = {
+    "set_init_fn": "quarry_torch_init",
+    "set_reset_fn": "quarry_torch_reset",
+    "set_memory_fraction_fn": "quarry_torch_memory_fraction",
+    "set_base_alloc_fn": "quarry_torch_base_alloc",
+    "set_record_stream_fn": "quarry_torch_record_stream",
+    "set_begin_allocate_to_pool": "quarry_torch_begin_allocate_to_pool",
+    "set_end_allocate_to_pool_fn": "quarry_torch_end_allocate_to_pool",
+    "set_release_pool": "quarry_torch_release_pool",
+}
+_VISITOR = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_void_p)
+_library = None
+
+
+def enable(folder=None):
+    """Makes Quarry the allocator of all CUDA memory of this process; returns the library's path.
+
+    `folder` is where libquarry.so is; otherwise the environment's QUARRY_LIBRARY_DIR, or this
+    tree's build/release/lib. With libquarry_torch.so beside it, a request that cannot be met is
+    a torch.OutOfMemoryError, without it a RuntimeError that says the same.
+    """
+    global _library
+    if _library is not None:
+        raise RuntimeError("quarry_allocator.enable() was called already")
+    if os.environ.get("QUARRY_DRIVER") == "sim":
+        raise RuntimeError("QUARRY_DRIVER=sim: addresses of the simulated device are not memory")
+    path, library = _load(_find_folder(folder))
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(
+        str(path), "quarry_torch_malloc", "quarry_torch_free"
+    )
+    for setter, function in HOOKS.items():
+        address = ctypes.cast(getattr(library, function), ctypes.c_void_p).value
+        getattr(allocator.allocator(), setter)(address)
+    torch.cuda.memory.change_current_allocator(allocator)
+    _library = library
+    return path
+
+
+def memory_stats(device=0):
+    """What torch.cuda.memory_stats() would say, and Quarry's own figures (docs/stats.md)."""
+    figures = {}
+
+    def visit(key, value, _):
+        figures[key.decode()] = value
+
+    _check(_library.quarry_for_each_stat(int(device), _VISITOR(visit), None))
+    return figures
+
+
+def reset_peak_memory_stats(device=0):
+    _check(_library.quarry_reset_peak_stats(int(device)))
+
+
+def _find_folder(folder):
+    if folder is None:
+        folder = os.environ.get("QUARRY_LIBRARY_DIR")
+    if folder is None:
+        folder = pathlib.Path(__file__).resolve().parents[2] / "build" / "release" / "lib"
+    folder = pathlib.Path(folder)
+    if not (folder / "libquarry.so").exists():
+        raise FileNotFoundError(f"no libquarry.so in {folder}; build it, or name its folder")
+    return folder
+
+
+def _load(folder):
+    glue = folder / "libquarry_torch.so"
+    why = "it is not there"
+    if glue.exists():
+        try:
+            return glue, ctypes.CDLL(str(glue))
+        except OSError as error:  # built against another PyTorch
+            why = str(error)
+    warnings.warn(
+        f"without {glue} ({why}) an out-of-memory error is a RuntimeError", stacklevel=3
+    )
+    path = folder / "libquarry.so"
+    return path, ctypes.CDLL(str(path))
+
+
+def _check(status):
+    if status != 0:
+        _library.quarry_get_last_error.restype = ctypes.c_char_p
+        raise RuntimeError(_library.quarry_get_last_error().decode())

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""examples/pytorch/quarry_allocator.py, as far as it goes without a GPU.
+
+Usage: python_wiring_test.py FOLDER_OF_THE_EXAMPLE FOLDER_OF_LIBQUARRY. Exits with 77 (skipped)
+without a CUDA build of PyTorch. Some hooks PyTorch calls without a GPU; those act on the simulated
+device here.
+"""
+import os
+import sys
+
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch is None or not hasattr(torch._C, "_cuda_customAllocator"):
+    print("SKIPPED: no CUDA build of PyTorch here")
+    sys.exit(77)
+sys.path.insert(0, sys.argv[1])
+import quarry_allocator  # noqa: E402
+
+
+def catch(call):
+    try:
+        call()
+    except Exception as error:  # any class: the text is what is tested
+        return str(error)
+    return "no error"
+
+
+def expect(claim, found):
+    if not claim:
+        print(f"FAILED: {found}")
+        sys.exit(1)
+
+
+os.environ["QUARRY_DRIVER"] = "sim"
+text = catch(lambda: quarry_allocator.enable(sys.argv[2]))
+expect("QUARRY_DRIVER=sim" in text, text)
+del os.environ["QUARRY_DRIVER"]
+text = catch(lambda: quarry_allocator.enable("/nowhere"))
+expect("no libquarry.so in /nowhere" in text, text)
+
+path = quarry_allocator.enable(sys.argv[2])
+expect(path.name == "libquarry_torch.so", path)
+text = catch(lambda: quarry_allocator.enable(sys.argv[2]))
+expect("called already" in text, text)
+os.environ["QUARRY_DRIVER"] = "sim"  # read at the first call of the library, which is below
+
+setters = {name for name in dir(torch.cuda.memory._get_current_allocator().allocator())
+           if name.startswith("set_")}  # fmt: skip
+expect(setters == set(quarry_allocator.HOOKS), setters)
+
+torch._C._cuda_emptyCache()
+torch._C._cuda_emptyCache()
+figures = quarry_allocator.memory_stats()
+expect(figures["num_sync_all_streams"] == 2, figures)
+expect(figures["reserved_bytes.all.peak"] == 0, figures)
+text = catch(lambda: torch._C._cuda_setMemoryFraction(2.0, 0))
+expect(text.startswith("Quarry: ") and "2" in text, text)
+text = catch(lambda: torch._C._cuda_endAllocateToPool(0, (0, 5)))
+expect("not supported yet (pool (0, 5) of device 0" in text, text)
+torch._C._cuda_releasePool(0, (0, 5))
+text = catch(lambda: quarry_allocator.memory_stats(7))
+expect("device is 7" in text, text)
+quarry_allocator.reset_peak_memory_stats()
+print("ok")
