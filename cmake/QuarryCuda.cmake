@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Finds the CUDA Toolkit's headers. Only cuda/ uses them; nothing here links libcuda or libcudart.
+# Finds the CUDA Toolkit's headers, which are all that the library needs: it links neither libcuda
+# nor libcudart. And an nvcc, for the tests on the GPU and the driver facts.
 set(QUARRY_HAVE_CUDA OFF)
 if(QUARRY_BUILD_CUDA)
   find_path(QUARRY_CUDA_INCLUDE_DIR cuda.h
@@ -9,5 +10,22 @@ if(QUARRY_BUILD_CUDA)
   else()
     message(STATUS "Quarry: no CUDA Toolkit headers found; building without the CUDA driver "
                    "(the simulated device, the replayer and all CPU tests work)")
+  endif()
+endif()
+
+# Not under the sanitizers, which CUDA does not run under.
+set(QUARRY_HAVE_NVCC OFF)
+if(QUARRY_HAVE_CUDA AND NOT QUARRY_SANITIZE AND (QUARRY_BUILD_TESTS OR QUARRY_BUILD_BENCH))
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 90)
+    endif()
+    enable_language(CUDA)
+    set(QUARRY_HAVE_NVCC ON)
+  else()
+    message(STATUS "Quarry: no CUDA compiler found; the GPU tests and the driver facts are not "
+                   "built")
   endif()
 endif()
