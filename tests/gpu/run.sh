@@ -5,6 +5,7 @@
 #   gpu       the tests labelled gpu (with replay the default)
 #   replay    the recorded traces on the device, as tables
 #   torch     examples/pytorch/compare.py, 7 runs of each model and allocator: about 7 minutes
+#   facts     what docs/driver-facts.md holds, measured, into $OUT/driver-facts.md (and .json)
 #   all       every test that needs no GPU, then gpu, then replay
 #   sanitize  the integrity test with few blocks under compute-sanitizer: clean, errors, or why it
 #             did not start (some machines do not permit it)
@@ -14,6 +15,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 2
 log=${OUT:-/tmp}/gpu-run.log
+facts=${OUT:-/tmp}/driver-facts
 replays=${OUT:-/tmp}/gpu-replays.txt
 : >"$log"
 : >"$replays"
@@ -68,6 +70,17 @@ part_torch() {
     --json "${OUT:-/tmp}/torch.json"
 }
 
+measure_facts() {
+  timeout 580 build/release/bin/quarry_driver_facts --markdown --json "$facts.json" >"$facts.md"
+}
+
+part_facts() {
+  step "configure release" cmake --preset release -DQUARRY_BUILD_BENCH=ON
+  step "build driver facts" cmake --build --preset release --target quarry_driver_facts
+  step "driver facts" measure_facts
+  grep -E '\| (holds|\*\*does not hold\*\*) \||^- not measured' "$facts.md"
+}
+
 part_all() {
   build release -DQUARRY_BUILD_BENCH=ON
   step "tests without a GPU" ctest --preset release --parallel "$(nproc)" -LE gpu
@@ -116,6 +129,9 @@ part_tsan() {
 summary() {
   [ -s "$replays" ] && cat "$replays"
   grep -E '^([0-9]+: )?(blocks=|captures=|C[0-9]+ )' "$log" | sed -E 's/^[0-9]+: //'
+  awk '/trial=.* words_compared=/ {
+    sub(/.*words_compared=/, ""); sub(/wrong=/, ""); words += $1; wrong += $2
+  } END { if (words) printf "aliases: %.0f words compared, %d wrong\n", words, wrong }' "$log"
   grep -E '\| +(workload|llm|vision|training) \||(^|: )(ok|FAILED)  ' "$log" |
     sed -E 's/^[0-9]+: //'
   grep -E '\*\*\*(Failed|Timeout|Skipped|Exception)|\[  FAILED  \]|error:|tests passed' "$log" |
