@@ -58,7 +58,8 @@ class Workload:
         self.device = torch.device(device)
         torch.manual_seed(4)
         layers, width, heads, vocabulary = SIZES[size]
-        self.model = Model(layers, width, heads, vocabulary, LONGEST[size]).to(self.device)
+        with self.device:
+            self.model = Model(layers, width, heads, vocabulary, LONGEST[size])
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
         self.copies = torch.cuda.Stream() if self.is_cuda() else None
         generator = torch.Generator().manual_seed(5)

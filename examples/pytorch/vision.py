@@ -90,9 +90,10 @@ class Workload:
         self.device = torch.device(device)
         width, stages = SIZES[size]
         torch.manual_seed(2)
-        self.models = [make_classifier(width, stages), UNet(width // 2, len(stages))]
+        with self.device:
+            self.models = [make_classifier(width, stages), UNet(width // 2, len(stages))]
         for model in self.models:
-            model.eval().to(self.device, torch.bfloat16, memory_format=torch.channels_last)
+            model.eval().to(torch.bfloat16, memory_format=torch.channels_last)
         self.batches = []
         generator = torch.Generator().manual_seed(3)
         for images, resolution in BATCHES[size]:
