@@ -140,8 +140,10 @@ void add_launch_trials(std::vector<AliasTrial>& trials) {
                               "programmatic dependent launches; each kernel triggers at its "
                               "start and waits before its first access",
                               {Way::kPlain, Way::kPlain, true}));
-  trials.push_back(make_pairs("DependentLaunchReadOnlyPath", "as before, read-only path",
-                              {Way::kPlain, Way::kReadOnly, true}));
+  trials.push_back(make_pairs("DependentLaunchReadOnlyPath",
+                              "as before, by the read-only path, which CUDA promises only for "
+                              "what nobody writes while the kernel lives; told, not demanded",
+                              {Way::kPlain, Way::kReadOnly, true}, false));
   trials.push_back(make_pairs("DependentLaunchAfterTouchingTheOldAddress",
                               "as DependentLaunch; before it waits, the reader loads the words "
                               "through the address that is being written",

@@ -128,6 +128,7 @@ void tell_rules(Recorder& recorder, const std::vector<CallResults>& all) {
 }
 
 void measure_matrix(Recorder& recorder) {
+  warm_up_thread();
   OtherThread other_thread;
   std::vector<CallResults> all;
   for (const CaptureCall& call : make_capture_calls()) {

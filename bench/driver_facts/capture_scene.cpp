@@ -71,6 +71,13 @@ CaptureScene::~CaptureScene() {
   if (file >= 0) close(file);
 }
 
+void warm_up_thread() {
+  enter_context();
+  require(submit_nothing(CU_STREAM_PER_THREAD), "kernel on the per-thread stream");
+  require(submit_nothing(CU_STREAM_LEGACY), "kernel on the legacy stream");
+  require(cu().ctx_synchronize(), "cuCtxSynchronize");
+}
+
 OtherThread::OtherThread() : thread_([this] { serve(); }) {}
 
 OtherThread::~OtherThread() {
@@ -90,7 +97,7 @@ void OtherThread::run(const std::function<void()>& body) {
 }
 
 void OtherThread::serve() {
-  enter_context();
+  warm_up_thread();
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return is_ending_ || body_ != nullptr; });

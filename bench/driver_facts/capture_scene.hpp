@@ -73,6 +73,10 @@ struct CaptureCall {
 };
 std::vector<CaptureCall> make_capture_calls();
 
+// Makes the calling thread's first uses (of the context, its per-thread stream, a kernel) before
+// any capture can meet them.
+void warm_up_thread();
+
 // A thread, in the context, that runs what it is given; the caller waits.
 class OtherThread {
  public:
