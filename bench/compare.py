@@ -36,6 +36,7 @@ quarry: the C API of libquarry.so with its defaults; quarry-locked: with thread_
 torch: PyTorch's caching allocator through C++; rmm-pool, rmm-arena: RMM over cudaMalloc;
 cuda-async: cudaMallocAsync, default pool, release threshold at its maximum; cuda: cudaMalloc and
 cudaFree; harness: no allocator, the cost of the workload itself (included in every column)."""
+SKIPPED_SHOWN = 20
 PERCENTILES = ("p50", "p99", "p99.9", "p99.999", "p100")
 
 
@@ -48,8 +49,8 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=2, help="processes of each allocator")
     parser.add_argument("--repetitions", type=int, default=3, help="of each row in a process")
     parser.add_argument("--seconds", type=float, default=0.05, help="of a row and repetition")
-    parser.add_argument("--latency-seconds", type=float, default=0.35, help="at most, of a series")
-    parser.add_argument("--budget", type=float, default=340, help="seconds for all runs")
+    parser.add_argument("--latency-seconds", type=float, default=0.25, help="at most, of a series")
+    parser.add_argument("--budget", type=float, default=320, help="seconds for all runs")
     parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build/release")
     parser.add_argument("--no-build", action="store_true", help="the programs are there")
     parser.add_argument("--out", type=pathlib.Path,
@@ -141,9 +142,10 @@ def run_suite(arguments, name, out, timeout):
 def read_results(path):
     """Of a process that was stopped, the rows that it had finished."""
     text = path.read_text() if path.exists() else ""
-    for end in ("", "]}", "}]}"):
+    whole_rows = text[:text.rfind("\n    }")] + "\n    }]}"
+    for candidate in (text, whole_rows):
         try:
-            return json.loads(text.rstrip().rstrip(",") + end)
+            return json.loads(candidate)
         except json.JSONDecodeError:
             continue
     return None
@@ -169,9 +171,9 @@ class Results:
             row, threads = row_of(result)
             if result.get("error_occurred") or result.get("skipped"):
                 text = (result.get("error_message") or result.get("skip_message") or "?")
-                note = f"{name}: {row}, {threads} threads: {text.splitlines()[0][:160]}"
-                if note not in skipped:
-                    skipped.append(note)
+                note = f"{name}: {row}, {threads} threads: "
+                if not any(known.startswith(note) for known in skipped):
+                    skipped.append(note + text.splitlines()[0][:100])
             elif row.startswith("latency/"):
                 self.latencies.setdefault(row, {}).setdefault(name, []).append(result)
             else:
@@ -293,7 +295,9 @@ def render(arguments, machine, results, names, skipped):
     if results.latencies:
         text += latency_table(results, names) + "\n" + latency_notes(results, names)
     if skipped:
-        text += "\nSKIPPED:\n" + "".join(f"- {note}\n" for note in skipped)
+        text += "\nSKIPPED:\n" + "".join(f"- {note}\n" for note in skipped[:SKIPPED_SHOWN])
+        if len(skipped) > SKIPPED_SHOWN:
+            text += f"- and {len(skipped) - SKIPPED_SHOWN} more, in comparison.json\n"
     return text
 
 
