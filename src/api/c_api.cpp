@@ -99,8 +99,13 @@ Status allocate(void** ptr, size_t bytes, size_t alignment, int device, quarry_s
   if (!process.is_ok()) return std::move(process).status();
   const StreamRef ref{device, to_handle(stream)};
   note_stream_use(ref.handle);
-  auto address = process.value()->visit(
-      [&](auto& allocator) { return allocator.allocate(ref, bytes, alignment); });
+  auto address = process.value()->visit([&]<class Any>(Any& allocator) -> Result<Address> {
+    if constexpr (std::is_same_v<Any, Allocator>) {
+      return allocator.allocate_from_device(ref, bytes, alignment);
+    } else {
+      return allocator.allocate(ref, bytes, alignment);
+    }
+  });
   if (!address.is_ok()) return std::move(address).status();
   *ptr = to_pointer(address.value());
   return {};
@@ -178,16 +183,31 @@ quarry_status quarry_get_device_count(int* count) {
 
 // --- Memory ---
 
+// Most calls are served from the calling thread's magazines, in the first lines.
 quarry_status quarry_malloc(void** ptr, size_t bytes, int device, quarry_stream stream) {
+  Process* const process = peek_process();
+  if (process != nullptr && process->allocator() != nullptr && ptr != nullptr) [[likely]] {
+    const StreamRef ref{device, to_handle(stream)};
+    if (const Address address = process->allocator()->take_parked(ref, bytes)) [[likely]] {
+      *ptr = to_pointer(address);
+      return QUARRY_OK;
+    }
+  }
   return run([&] { return allocate(ptr, bytes, 512, device, stream); });
 }
 
 quarry_status quarry_malloc_aligned(void** ptr, size_t bytes, size_t alignment, int device,
                                     quarry_stream stream) {
+  if (alignment == kMinBlock) return quarry_malloc(ptr, bytes, device, stream);
   return run([&] { return allocate(ptr, bytes, alignment, device, stream); });
 }
 
 void quarry_free(void* ptr) {
+  Process* const process = peek_process();
+  if (process != nullptr && process->allocator() != nullptr) [[likely]] {
+    if (process->allocator()->try_free(to_address(ptr))) [[likely]]
+      return;
+  }
   const Status status =
       free_with_allocator(ptr, [ptr](auto& allocator) { return allocator.free(to_address(ptr)); });
   if (!status.is_ok()) [[unlikely]]

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <mutex>
-#include <thread>
 
 #include "base/check.hpp"
 
@@ -20,6 +19,7 @@
 #define QUARRY_REQUIRES(...) QUARRY_TSA(requires_capability(__VA_ARGS__))
 #define QUARRY_EXCLUDES(...) QUARRY_TSA(locks_excluded(__VA_ARGS__))
 #define QUARRY_ACQUIRE(...) QUARRY_TSA(acquire_capability(__VA_ARGS__))
+#define QUARRY_RETURN_CAPABILITY(m) QUARRY_TSA(lock_returned(m))
 #define QUARRY_RELEASE(...) QUARRY_TSA(release_capability(__VA_ARGS__))
 #define QUARRY_NO_THREAD_SAFETY_ANALYSIS QUARRY_TSA(no_thread_safety_analysis)
 
@@ -76,7 +76,7 @@ class QUARRY_CAPABILITY("mutex") Mutex {
 };
 
 // For critical sections of a few instructions that are hardly ever contended and call nothing:
-// about a third of a Mutex's cost. Unranked: nothing may be locked inside.
+// about a third of a Mutex's cost. Unranked: whoever takes one inside another says in which order.
 class QUARRY_CAPABILITY("mutex") SpinLock {
  public:
   SpinLock() = default;
@@ -85,17 +85,12 @@ class QUARRY_CAPABILITY("mutex") SpinLock {
 
   void lock() QUARRY_ACQUIRE() {
     while (is_locked_.exchange(true, std::memory_order_acquire))
-      wait();
+      [[unlikely]] wait();
   }
   void unlock() QUARRY_RELEASE() { is_locked_.store(false, std::memory_order_release); }
 
  private:
-  // The holder may have lost its processor: spin for a moment, then let it run.
-  void wait() const noexcept {
-    for (int spins = 0; is_locked_.load(std::memory_order_relaxed); ++spins) {
-      if (spins >= 100) std::this_thread::yield();
-    }
-  }
+  void wait() const noexcept;  // until it looks free
 
   std::atomic<bool> is_locked_{false};
 };
@@ -111,15 +106,16 @@ class QUARRY_SCOPED_CAPABILITY SpinLockHold {
   SpinLock& lock_;
 };
 
+template <class AnyMutex>
 class QUARRY_SCOPED_CAPABILITY MutexLock {
  public:
-  explicit MutexLock(Mutex& mutex) QUARRY_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
+  explicit MutexLock(AnyMutex& mutex) QUARRY_ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
   ~MutexLock() QUARRY_RELEASE() { mutex_.unlock(); }
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
 
  private:
-  Mutex& mutex_;
+  AnyMutex& mutex_;
 };
 
 }  // namespace quarry

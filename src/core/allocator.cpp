@@ -39,8 +39,9 @@ Result<std::unique_ptr<Allocator>> Allocator::create(Driver& driver, const Confi
   if (count.value == 0) return Status(StatusCode::kNotSupported, "the driver shows no device");
   const int shown = std::min(count.value, PointerMap::kDeviceMax + 1);
   std::unique_ptr<Allocator> allocator(new Allocator(driver, config));
+  allocator->first_serial_ = make_device_serials(shown);
   const SharedParts shared{driver, allocator->pointer_map_, allocator->callbacks_,
-                           allocator->free_gate_};
+                           allocator->free_gate_, allocator->first_serial_};
   for (DeviceId device = 0; device < shown; ++device) {
     const auto properties = driver.get_device_properties(device);
     if (!properties.is_ok()) {
@@ -87,7 +88,7 @@ Result<DeviceAllocator*> Allocator::find_device(DeviceId device) const {
                                                   std::to_string(device_count() - 1));
 }
 
-Result<Address> Allocator::allocate(StreamRef stream, Bytes bytes, Bytes alignment) {
+Result<Address> Allocator::allocate_from_device(StreamRef stream, Bytes bytes, Bytes alignment) {
   auto device = find_device(stream.device);
   if (!device.is_ok()) return std::move(device).status();
   if (Status status = check_alignment(alignment); !status.is_ok()) return status;
@@ -117,30 +118,44 @@ Status Allocator::explain_pointer(Address address, PointerUse use, const char* c
       std::string(call) + ": invalid device pointer: " + format_address(address) + ": " + why);
 }
 
-Status Allocator::free_block(Address address, std::optional<Bytes> expected_bytes,
-                             std::optional<StreamHandle> new_owner, const char* call) {
+Result<PointerMap::Found> Allocator::take_from_user(Address address, const char* call) {
   if (Status alive = check_alive(); !alive.is_ok()) return alive;
-  if (address == 0) return Status::ok();
+  if (address == 0) return PointerMap::Found{};
   const PointerMap::Found found = pointer_map_.find(address);
-  if (found.block == nullptr) return explain_pointer(address, PointerUse::kFree, call);
-  // Of several threads that free the same block, one gets past this line.
-  if (!found.block->is_held.exchange(false, std::memory_order_acq_rel)) {
+  if (found.block == nullptr || !found.block->is_held.exchange(false, std::memory_order_acq_rel)) {
     return explain_pointer(address, PointerUse::kFree, call);
   }
-  return devices_[static_cast<std::size_t>(found.device)]->free(*found.block, expected_bytes,
-                                                                new_owner);
+  return found;
 }
 
-Status Allocator::free(Address address) noexcept {
-  return free_block(address, std::nullopt, std::nullopt, "free");
+void Allocator::free_held(const PointerMap::Found& held,
+                          std::optional<StreamHandle> new_owner) noexcept {
+  devices_[static_cast<std::size_t>(held.device)]->free(*held.block, new_owner);
+}
+
+// What is no live block of a running allocator.
+Status Allocator::free_other(Address address) {
+  auto held = take_from_user(address, "free");
+  if (!held.is_ok()) return std::move(held).status();
+  if (held.value().block != nullptr) free_held(held.value(), std::nullopt);
+  return Status::ok();
 }
 
 Status Allocator::free_sized(Address address, Bytes bytes) noexcept {
-  return free_block(address, bytes, std::nullopt, "free_sized");
+  auto held = take_from_user(address, "free_sized");
+  if (!held.is_ok() || held.value().block == nullptr) return std::move(held).status();
+  const Bytes requested = held.value().block->requested_bytes;
+  if (!try_park(held.value())) free_held(held.value(), std::nullopt);
+  if (bytes == requested) return Status::ok();
+  DeviceAllocator& device = *devices_[static_cast<std::size_t>(held.value().device)];
+  return device.fail_size_mismatch(bytes, requested);
 }
 
 Status Allocator::free_on_stream(Address address, StreamHandle stream) noexcept {
-  return free_block(address, std::nullopt, stream, "free_on_stream");
+  auto held = take_from_user(address, "free_on_stream");
+  if (!held.is_ok() || held.value().block == nullptr) return std::move(held).status();
+  free_held(held.value(), stream);
+  return Status::ok();
 }
 
 Status Allocator::record_stream(Address address, StreamHandle stream) noexcept {

@@ -22,6 +22,7 @@
 #include "core/oom_report.hpp"
 #include "core/pointer_map.hpp"
 #include "core/routing.hpp"
+#include "core/thread_magazines.hpp"
 #include "driver/driver.hpp"
 #include "stats/device_stats.hpp"
 
@@ -54,12 +55,21 @@ class Allocator {
   // At least `bytes` bytes for use on `stream`, aligned to `alignment` (a power of two; 512 is
   // the least there is). 0 bytes: address 0, and nothing happens. kOutOfMemory has the report as
   // its message. May wait for the device when memory is short.
-  Result<Address> allocate(StreamRef stream, Bytes bytes, Bytes alignment = 512);
+  Result<Address> allocate(StreamRef stream, Bytes bytes, Bytes alignment = kMinBlock);
+
+  // The short way of allocate: a block that the calling thread has parked, or 0. Never fails,
+  // waits or calls the driver.
+  Address take_parked(StreamRef stream, Bytes bytes) noexcept;
+  // The rest of allocate, for a caller that has tried the short way.
+  Result<Address> allocate_from_device(StreamRef stream, Bytes bytes, Bytes alignment);
 
   // Never waits and makes no driver call, except one event record for each foreign stream of the
   // block. Address 0 is fine. Any thread may free, a driver callback too (see
   // DriverCallbackScope).
   Status free(Address address) noexcept;
+  // The same for a live block of a running allocator; false, with nothing done, for anything else,
+  // of which free says what is wrong.
+  bool try_free(Address address) noexcept;
   // As free; kSizeMismatch when `bytes` is not what was asked for. The block is freed all the
   // same.
   Status free_sized(Address address, Bytes bytes) noexcept;
@@ -126,10 +136,14 @@ class Allocator {
 
  private:
   Allocator(Driver& driver, const Config& config);
+  bool try_park(const PointerMap::Found& held) noexcept;
+  Status free_other(Address address);
+  void free_held(const PointerMap::Found& held, std::optional<StreamHandle> new_owner) noexcept;
+  // The block at `address`, taken from its user; on failure what is wrong with the address. A null
+  // block for address 0.
+  Result<PointerMap::Found> take_from_user(Address address, const char* call);
   Result<DeviceAllocator*> find_device(DeviceId device) const;
   Status check_alive() const;
-  Status free_block(Address address, std::optional<Bytes> expected_bytes,
-                    std::optional<StreamHandle> new_owner, const char* call);
   enum class PointerUse { kFree, kRecord };
   // What is wrong with a pointer that is no live block. Counts a free, of which a second one is
   // kDoubleFree; any other use of a freed block is kInvalidPointer.
@@ -143,6 +157,53 @@ class Allocator {
   mutable Mutex config_mutex_{LockRank::kAllocator};
   Config config_ QUARRY_GUARDED_BY(config_mutex_);
   std::vector<std::unique_ptr<DeviceAllocator>> devices_;  // by DeviceId; never changes
+  std::uint64_t first_serial_ = 0;                         // of devices_[0]; the others follow
 };
+
+// --- The short way, inline: most calls end here, without any lock but the thread's own ---
+
+// 0: ask the device.
+inline Address Allocator::take_parked(StreamRef stream, Bytes bytes) noexcept {
+  if (!routing_.is_clear() || static_cast<unsigned>(stream.device) >= devices_.size()) [[unlikely]]
+    return 0;
+  ThreadMagazines* const magazines = find_thread_magazines(first_serial_ + stream.device);
+  if (magazines == nullptr) [[unlikely]]
+    return 0;
+  const Block* const block = magazines->try_take(bytes, to_canonical(stream.handle));
+  return block == nullptr ? 0 : block->address;
+}
+
+inline Result<Address> Allocator::allocate(StreamRef stream, Bytes bytes, Bytes alignment) {
+  if (alignment <= kMinBlock && is_power_of_two(alignment)) [[likely]] {
+    if (const Address address = take_parked(stream, bytes)) [[likely]]
+      return address;
+  }
+  return allocate_from_device(stream, bytes, alignment);
+}
+
+inline bool Allocator::try_park(const PointerMap::Found& held) noexcept {
+  ThreadMagazines* const magazines = find_thread_magazines(first_serial_ + held.device);
+  return magazines != nullptr && magazines->try_park(*held.block);
+}
+
+inline bool Allocator::try_free(Address address) noexcept {
+  if (!routing_.is_clear()) [[unlikely]]
+    return false;
+  const PointerMap::Found found = pointer_map_.find(address);
+  // Of several threads that free the same block, one gets past this line.
+  if (found.block == nullptr || !found.block->is_held.exchange(false, std::memory_order_acq_rel))
+      [[unlikely]] {
+    return false;
+  }
+  if (!try_park(found)) [[unlikely]]
+    free_held(found, std::nullopt);
+  return true;
+}
+
+inline Status Allocator::free(Address address) noexcept {
+  if (try_free(address)) [[likely]]
+    return {};
+  return free_other(address);
+}
 
 }  // namespace quarry

@@ -14,7 +14,8 @@
 //   idle        free, and no stream can still use it: any stream may take it
 //
 // The tree Allocator -> DeviceAllocator -> MemPool -> Segment -> Block owns; pools, the pointer
-// map and fences only point. Everything is guarded by the device's mutex.
+// map and fences only point. Everything is guarded by the device's mutex, and most of what belongs
+// to one stream by that stream's lane as well (lane.hpp).
 #pragma once
 
 #include <atomic>
@@ -39,29 +40,34 @@ enum class BlockState : std::uint8_t {
 
 std::string_view get_name(BlockState state);
 
-struct Block {
+struct alignas(64) Block {
+  // The first cache line: all that a request or a free by way of a magazine touches.
   Address address = 0;
   Bytes size = 0;
   Bytes requested_bytes = 0;  // by the user; 0 while free
-  Block* previous = nullptr;  // neighbours by address, within the segment
-  Block* next = nullptr;
   Segment* segment = nullptr;
   Stream* owner = nullptr;             // whose order makes reuse safe
   ForeignUse* foreign_uses = nullptr;  // other streams that use it; only while allocated or queued
-
-  // Links of the index (BlockTree) while free; `left` links parked blocks of a magazine.
-  Block* left = nullptr;
-  Block* right = nullptr;
-  Block* parent = nullptr;
-  std::uint32_t priority = 0;
-
-  std::uint32_t age_base = 0;        // the pool's search count when the block became free
-  std::uint32_t pending_fences = 0;  // fences that must pass before the block is free
-  bool is_oversize_counted = false;  // in DeviceStats::oversize_allocations
+  Block* left = nullptr;               // see below
+  std::uint32_t pending_fences = 0;    // fences that must pass before the block is free
+  bool is_oversize_counted = false;    // in DeviceStats::oversize_allocations
   // Whether a user has it. Differs from kAllocated while the block is parked in a magazine;
   // whoever exchanges it to false has the sole right to free the block, which catches a double
   // free.
   std::atomic<bool> is_held{false};
+
+ private:
+  BlockState state_ = BlockState::kFree;
+
+ public:
+  Block* previous = nullptr;  // neighbours by address, within the segment
+  Block* next = nullptr;
+  // Links of the index (BlockTree) while free, with `left`, which also links parked blocks of a
+  // magazine.
+  Block* right = nullptr;
+  Block* parent = nullptr;
+  std::uint32_t priority = 0;
+  std::uint32_t age_base = 0;  // the pool's search count when the block became free
 
   BlockState state() const noexcept { return state_; }
   bool is_free() const noexcept { return state_ == BlockState::kFree; }
@@ -88,10 +94,8 @@ struct Block {
     QUARRY_CHECK_EQ(static_cast<int>(state_), static_cast<int>(from));
     state_ = to;
   }
-
-  BlockState state_ = BlockState::kFree;
 };
-static_assert(sizeof(Block) <= 112, "host memory per live block is promised to be small");
+static_assert(sizeof(Block) == 128, "two cache lines");
 
 // One stream other than the owner that uses a block. A singly linked list; owned by the device's
 // object pool.

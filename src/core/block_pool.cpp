@@ -9,10 +9,16 @@ const BlockPool::StreamIndex* BlockPool::find_index(const Stream& stream) const 
   return stream.index < by_stream_.size() ? by_stream_[stream.index].get() : nullptr;
 }
 
+void BlockPool::prepare(const Stream& stream) {
+  if (stream.index >= by_stream_.size()) by_stream_.resize(stream.index + 1);
+  if (by_stream_[stream.index] == nullptr) {
+    by_stream_[stream.index] = std::make_unique<StreamIndex>();
+  }
+}
+
 void BlockPool::insert(Block& block) {
   const std::size_t stream = block.owner->index;
-  if (stream >= by_stream_.size()) by_stream_.resize(stream + 1);
-  if (by_stream_[stream] == nullptr) by_stream_[stream] = std::make_unique<StreamIndex>();
+  if (find_index(*block.owner) == nullptr) prepare(*block.owner);
   StreamIndex& index = *by_stream_[stream];
   block.age_base = searches_;
   if (block.size > kBinnedMax) {

@@ -18,6 +18,8 @@ namespace quarry {
 
 class BlockPool {
  public:
+  // Makes the index of a stream: afterwards insert and remove of its blocks change nothing else.
+  void prepare(const Stream& stream);
   // Under block.owner, which decides who finds it. The block's age counts from now.
   void insert(Block& block);
   void remove(Block& block) noexcept;

@@ -16,6 +16,7 @@ DeviceAllocator::Section::Section(DeviceAllocator& device) : device_(device) {
 }
 
 DeviceAllocator::Section::~Section() {
+  device_.note_unsettled();
   if (device_.notices_.empty()) [[likely]] {
     device_.mutex_.unlock();
     return;
@@ -34,50 +35,51 @@ DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
       free_gate_(shared.free_gate),
       device_(device),
       properties_(properties),
-      serial_(make_device_serial()),
+      serial_(shared.first_serial + static_cast<std::uint64_t>(device)),
+      mutex_(block_source_),
       config_(config),
       fraction_(config.per_process_memory_fraction),
       streams_(device),
       fences_(shared.driver, device) {
+  stock_.set_source(block_source_);
   MutexLock lock(mutex_);
   update_routing();
 }
 
 // --- malloc ---
 
-// Most calls end in the first lines: a repeated size, without the mutex.
-Result<Address> DeviceAllocator::allocate(StreamHandle stream, Bytes bytes,
+// What the thread's magazines could not serve: from the stream's lane, or with everything locked.
+Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes,
                                           Bytes alignment) noexcept {
-  if (stream == StreamHandle::kLegacyExplicit) stream = StreamHandle::kLegacy;
+  const StreamHandle stream = to_canonical(handle);
   Block* evicted = nullptr;
-  ThreadMagazines* const magazines = find_thread_magazines(serial_);
-  if (magazines != nullptr && alignment <= kDefaultAlignment) [[likely]] {
-    if (Block* block = magazines->try_take(bytes, stream, &evicted)) [[likely]] {
-      return block->address;
+  if (ThreadMagazines* const own = find_thread_magazines(serial_)) {
+    const ThreadMagazines::Miss miss = own->note_miss(bytes, stream);
+    evicted = return_in_lanes(miss.evicted, *own);
+    if (miss.note.stream != nullptr && alignment <= kMinBlock && evicted == nullptr) {
+      if (Block* block = allocate_in_lane(miss.note, bytes, *own)) return block->address;
     }
   }
   return allocate_locked(stream, bytes, alignment, evicted);
 }
 
-Result<Address> DeviceAllocator::allocate_locked(StreamHandle stream, Bytes bytes, Bytes alignment,
+Result<Address> DeviceAllocator::allocate_locked(StreamHandle handle, Bytes bytes, Bytes alignment,
                                                  Block* evicted) {
   Section section(*this);
-  if (ThreadMagazines* magazines = join_thread()) take_counts(*magazines);
+  ThreadMagazines* const own = join_thread();
+  if (own != nullptr) take_counts(*own);
   free_parked(evicted);
   settle_frees();
+  Stream& stream = streams_.find_or_add(handle);
+  ++stream.references;  // until the request is served or refused
+  if (own != nullptr) open_lane(handle, stream, *own);
   const Request request = make_request(stream, bytes, alignment);
-  Block* block = find_free_block(request);
-  if (block == nullptr) {
-    Result<Block*> reclaimed = reclaim(request);
-    if (!reclaimed.is_ok()) {
-      release_reference(*request.stream);
-      return std::move(reclaimed).status();
-    }
-    block = reclaimed.value();
-  }
-  const Address address = hand_out(carve(*block, request), request);
-  release_reference(*request.stream);
-  return address;
+  Result<Block*> block = find_free_block(request);
+  if (block.value() == nullptr) block = reclaim(request);
+  Result<Address> result = block.is_ok() ? Result<Address>(serve(*block.value(), request))
+                                         : Result<Address>(std::move(block).status());
+  release_reference(stream);
+  return result;
 }
 
 // Brings in what has become free since the last call.
@@ -106,16 +108,14 @@ void DeviceAllocator::collect_fences() {
   }
 }
 
-// Holds a reference on the stream until the request is served or refused.
-DeviceAllocator::Request DeviceAllocator::make_request(StreamHandle stream, Bytes bytes,
-                                                       Bytes alignment) {
+DeviceAllocator::Request DeviceAllocator::make_request(Stream& stream, Bytes bytes,
+                                                       Bytes alignment) const {
   Request request;
-  request.stream = &streams_.find_or_add(stream);
-  ++request.stream->references;
+  request.stream = &stream;
   request.requested_bytes = bytes;
   request.block_bytes = calculate_block_size(bytes, config_);
-  request.alignment = std::max(alignment, kDefaultAlignment);
-  request.needed_bytes = request.block_bytes + request.alignment - kDefaultAlignment;
+  request.alignment = std::max(alignment, kMinBlock);
+  request.needed_bytes = request.block_bytes + request.alignment - kMinBlock;
   request.family = get_family(request.needed_bytes);
   request.segment_bytes = calculate_segment_size(request.needed_bytes, config_);
   return request;
@@ -146,30 +146,12 @@ Block* DeviceAllocator::find_fitting_of(const Stream& owner, const Request& requ
   return may_serve(block->size, needed, config_) ? block : nullptr;
 }
 
-// Takes `found` out of its pool and cuts it to size and alignment; what is cut off stays free.
-Block& DeviceAllocator::carve(Block& found, const Request& request) {
+// A free block that fits becomes the user's.
+Address DeviceAllocator::serve(Block& found, const Request& request) {
   InactiveSplitChange change;
-  pool_remove(found, change);
-  Block* block = &found;
-  const Bytes head = round_up(found.address, request.alignment) - found.address;
-  if (head > 0) {
-    block = split(found, head, blocks_);
-    pool_insert(found, change);
-  }
-  if (should_split(block->size, request.block_bytes, request.family, config_)) {
-    pool_insert(*split(*block, request.block_bytes, blocks_), change);
-  }
+  Block& block = carve(found, request, change);
   apply(change, request.family);
-  return *block;
-}
-
-Address DeviceAllocator::hand_out(Block& block, const Request& request) {
-  set_owner(block, *request.stream);
-  pointer_map_.insert(block.address, device_, block);
-  block.become_allocated();
-  block.requested_bytes = request.requested_bytes;
-  block.is_held.store(true, std::memory_order_relaxed);
-  ++block.segment->active_blocks;
+  hand_out(block, request);
 
   const auto size = static_cast<std::int64_t>(block.size);
   const auto requested = static_cast<std::int64_t>(request.requested_bytes);
@@ -179,30 +161,45 @@ Address DeviceAllocator::hand_out(Block& block, const Request& request) {
   stats_.active_bytes.add(request.family, size);
   stats_.requested_bytes.add(request.family, requested);
   held_requested_bytes_ += requested;
-  block.is_oversize_counted = is_oversize(block.size, config_);
   if (block.is_oversize_counted) stats_.oversize_allocations.add(1);
   return block.address;
 }
 
-// --- free ---
-
-Status DeviceAllocator::free(Block& block, std::optional<Bytes> expected_bytes,
-                             std::optional<StreamHandle> new_owner) noexcept {
-  const Bytes requested = block.requested_bytes;
-  const bool is_size_right = !expected_bytes.has_value() || *expected_bytes == requested;
-  ThreadMagazines* const magazines = find_thread_magazines(serial_);
-  if (magazines != nullptr && !new_owner.has_value()) [[likely]] {
-    if (magazines->try_park(block, get_thread_token())) [[likely]] {
-      return is_size_right ? Status::ok() : fail_size_mismatch(*expected_bytes, requested);
-    }
+// Takes `found` out of its pool and cuts it to size and alignment; what is cut off stays free.
+Block& DeviceAllocator::carve(Block& found, const Request& request, InactiveSplitChange& change) {
+  BlockStock& blocks = get_stock(*found.owner);
+  pool_remove(found, change);
+  Block* block = &found;
+  const Bytes head = round_up(found.address, request.alignment) - found.address;
+  if (head > 0) {
+    block = split(found, head, blocks);
+    pool_insert(found, change);
   }
-  free_locked(block, new_owner);
-  return is_size_right ? Status::ok() : fail_size_mismatch(*expected_bytes, requested);
+  if (should_split(block->size, request.block_bytes, request.family, config_)) {
+    pool_insert(*split(*block, request.block_bytes, blocks), change);
+  }
+  return *block;
 }
 
-void DeviceAllocator::free_locked(Block& block, std::optional<StreamHandle> new_owner) {
+void DeviceAllocator::hand_out(Block& block, const Request& request) {
+  set_owner(block, *request.stream);
+  pointer_map_.insert(block.address, device_, block);
+  block.become_allocated();
+  block.requested_bytes = request.requested_bytes;
+  block.is_held.store(true, std::memory_order_relaxed);
+  block.is_oversize_counted = is_oversize(block.size, config_);
+  ++block.segment->active_blocks;
+}
+
+// --- free ---
+
+void DeviceAllocator::free(Block& block, std::optional<StreamHandle> new_owner) noexcept {
+  if (!new_owner.has_value()) {
+    ThreadMagazines* const own = find_thread_magazines(serial_);
+    if (own != nullptr && free_in_lane(block, *own)) return;
+  }
   Section section(*this);
-  if (ThreadMagazines* magazines = find_thread_magazines(serial_)) take_counts(*magazines);
+  if (ThreadMagazines* own = join_thread()) take_counts(*own);
   if (new_owner.has_value()) set_owner(block, streams_.find_or_add(*new_owner));
 
   ++free_count_;
@@ -251,19 +248,18 @@ void DeviceAllocator::complete_free(Block& block) {
   stats_.active.add(family, -1);
   stats_.active_bytes.add(family, -static_cast<std::int64_t>(block.size));
   stats_.requested_bytes.add(family, -static_cast<std::int64_t>(block.requested_bytes));
-  return_to_pool(block);
+  apply(return_to_pool(block), family);
 }
 
 // A pending block, which the statistics no longer count, becomes free.
-void DeviceAllocator::return_to_pool(Block& block) {
-  const StatFamily family = block.segment->family;
+DeviceAllocator::InactiveSplitChange DeviceAllocator::return_to_pool(Block& block) {
   block.requested_bytes = 0;
   --block.segment->active_blocks;
   block.become_free();
   if (block.owner->life == StreamLife::kDrained) set_owner(block, streams_.idle());
   InactiveSplitChange change;
   pool_insert(coalesce(block, change), change);
-  apply(change, family);
+  return change;
 }
 
 // Joins a free block, in no pool, with its free neighbours of the same owner; returns the result.
@@ -271,15 +267,19 @@ Block& DeviceAllocator::coalesce(Block& block, InactiveSplitChange& change) {
   const auto may_join = [&block](const Block* neighbour) {
     return neighbour != nullptr && neighbour->is_free() && neighbour->owner == block.owner;
   };
+  BlockStock& blocks = get_stock(*block.owner);
+  Block* joined = &block;
   if (may_join(block.next)) {
     pool_remove(*block.next, change);
-    absorb_next(block, blocks_);
+    absorb_next(block, blocks);
   }
-  if (!may_join(block.previous)) return block;
-  Block& joined = *block.previous;
-  pool_remove(joined, change);
-  absorb_next(joined, blocks_);
-  return joined;
+  if (may_join(block.previous)) {
+    joined = block.previous;
+    pool_remove(*joined, change);
+    absorb_next(*joined, blocks);
+  }
+  if (!joined->is_split()) joined->segment->lane = joined->owner->lane;
+  return *joined;
 }
 
 Status DeviceAllocator::record_stream(Address address, StreamHandle handle) noexcept {
@@ -299,66 +299,6 @@ Status DeviceAllocator::record_stream(Address address, StreamHandle handle) noex
   block->foreign_uses = use;
   ++stream.references;
   return Status::ok();
-}
-
-// --- streams ---
-
-Status DeviceAllocator::retire_stream(StreamHandle handle) noexcept {
-  Section section(*this);
-  Stream* const stream = streams_.find(handle);
-  if (stream == nullptr) return Status::ok();
-  if (is_driver_callback_thread()) {
-    return Status(StatusCode::kBusy, "a stream cannot be retired from a driver callback");
-  }
-  CaptureModeBracket bracket(driver_);
-  Status status = fences_.retire(*stream);
-  if (!status.is_ok()) return status;
-  streams_.forget_handle(*stream);
-  empty_magazines();
-  return status;
-}
-
-void DeviceAllocator::retire_thread_streams() noexcept {
-  if (is_driver_callback_thread()) return;
-  Section section(*this);
-  CaptureModeBracket bracket(driver_);
-  for (Stream* stream : streams_.get_streams_of_thread(get_thread_token())) {
-    const Status status = fences_.retire(*stream);
-    if (status.is_ok()) {
-      streams_.forget_handle(*stream);
-    } else {
-      note("event=thread_stream_not_retired cause=\"" + std::string(status.message()) + "\"");
-    }
-  }
-  empty_magazines();
-}
-
-// The stream's memory becomes anyone's. Takes over the reference that keeps the record alive while
-// its last blocks change hands.
-void DeviceAllocator::adopt_as_idle(Stream& drained) {
-  for (const StatFamily family : {StatFamily::kSmall, StatFamily::kLarge}) {
-    BlockPool& pool = pool_.get_blocks(family);
-    InactiveSplitChange change;
-    while (Block* block = pool.find_largest(drained)) {
-      pool_remove(*block, change);
-      set_owner(*block, streams_.idle());
-      pool_insert(coalesce(*block, change), change);
-    }
-    apply(change, family);
-  }
-  release_reference(drained);
-}
-
-void DeviceAllocator::set_owner(Block& block, Stream& owner) {
-  if (block.owner == &owner) return;
-  Stream* const before = std::exchange(block.owner, &owner);
-  ++owner.references;
-  if (before != nullptr) release_reference(*before);
-}
-
-void DeviceAllocator::release_reference(Stream& stream) {
-  --stream.references;
-  streams_.drop_if_unused(stream);
 }
 
 // --- the index of free blocks, and its statistics ---

@@ -4,7 +4,8 @@
 // release.cpp; figures and reports are device_report.cpp; the proof of the invariants is
 // validate.cpp.
 //
-// Locking: one mutex guards everything. Driver calls that may be slow (allocate, free, waits) are
+// Locking: one mutex guards everything (lane.hpp says how requests of one stream do without it).
+// Driver calls that may be slow (allocate, free, waits) are
 // made with it released, by reclaim.cpp and release.cpp alone; whatever they concern is detached
 // before and accounted after, and the cache is searched again. The calls made under it are short:
 // event create, record, query, capture status. No code of the user's runs under it, and nothing is
@@ -32,6 +33,7 @@
 #include "core/object_pool.hpp"
 #include "core/pointer_map.hpp"
 #include "core/routing.hpp"
+#include "core/size_policy.hpp"
 #include "core/stream_table.hpp"
 #include "core/thread_magazines.hpp"
 #include "driver/driver.hpp"
@@ -45,6 +47,7 @@ struct SharedParts {
   PointerMap& pointer_map;
   Callbacks& callbacks;
   FreeGate& free_gate;
+  std::uint64_t first_serial;  // of device 0; see make_device_serials
 };
 
 class DeviceAllocator {
@@ -56,13 +59,15 @@ class DeviceAllocator {
   DeviceAllocator(const DeviceAllocator&) = delete;
   DeviceAllocator& operator=(const DeviceAllocator&) = delete;
 
-  // See Allocator for the meaning of each.
+  // See Allocator for the meaning of each. The calling thread's magazines could not serve the
+  // request, or take the block.
   Result<Address> allocate(StreamHandle stream, Bytes bytes, Bytes alignment) noexcept
       QUARRY_EXCLUDES(mutex_);
   // How a block comes back, whose is_held the caller has exchanged from true to false; nullopt
   // owner: to the stream that it belongs to.
-  Status free(Block& block, std::optional<Bytes> expected_bytes,
-              std::optional<StreamHandle> new_owner) noexcept QUARRY_EXCLUDES(mutex_);
+  void free(Block& block, std::optional<StreamHandle> new_owner) noexcept QUARRY_EXCLUDES(mutex_);
+  // Counts a sized free that named another size, and says so.
+  Status fail_size_mismatch(Bytes expected_bytes, Bytes requested_bytes) QUARRY_EXCLUDES(mutex_);
   Status record_stream(Address address, StreamHandle stream) noexcept QUARRY_EXCLUDES(mutex_);
   Status retire_stream(StreamHandle stream) noexcept QUARRY_EXCLUDES(mutex_);
   void retire_thread_streams() noexcept QUARRY_EXCLUDES(mutex_);
@@ -101,7 +106,7 @@ class DeviceAllocator {
     Bytes block_bytes = 0;    // what the user gets
     Bytes needed_bytes = 0;   // block_bytes and room to align
     Bytes segment_bytes = 0;  // what the driver would be asked for
-    Bytes alignment = kDefaultAlignment;
+    Bytes alignment = kMinBlock;
     StatFamily family = StatFamily::kSmall;
   };
   // Changes of inactive_split within one operation, which count as one: a split that replaces
@@ -118,7 +123,6 @@ class DeviceAllocator {
       return gate == FreeGate::Entry::kEntered && failure == DriverCode::kSuccess;
     }
   };
-  static constexpr Bytes kDefaultAlignment = 512;
 
   // Holds the mutex; after releasing it, logs what was noted meanwhile.
   class Section;
@@ -126,29 +130,46 @@ class DeviceAllocator {
   // --- device_allocator.cpp: the algorithm ---
   Result<Address> allocate_locked(StreamHandle stream, Bytes bytes, Bytes alignment,
                                   Block* evicted) QUARRY_EXCLUDES(mutex_);
-  void free_locked(Block& block, std::optional<StreamHandle> new_owner) QUARRY_EXCLUDES(mutex_);
-  Status fail_size_mismatch(Bytes expected_bytes, Bytes requested_bytes) QUARRY_EXCLUDES(mutex_);
   void settle_frees() QUARRY_REQUIRES(mutex_);
   void collect_fences() QUARRY_REQUIRES(mutex_);
-  Request make_request(StreamHandle stream, Bytes bytes, Bytes alignment) QUARRY_REQUIRES(mutex_);
+  Request make_request(Stream& stream, Bytes bytes, Bytes alignment) const QUARRY_REQUIRES(mutex_);
   Block* find_free_block(const Request& request) QUARRY_REQUIRES(mutex_);
   Block* find_fitting(const Request& request) const QUARRY_REQUIRES(mutex_);
   Block* find_fitting_of(const Stream& owner, const Request& request) const
       QUARRY_REQUIRES(mutex_);
-  Block& carve(Block& found, const Request& request) QUARRY_REQUIRES(mutex_);
-  Address hand_out(Block& block, const Request& request) QUARRY_REQUIRES(mutex_);
+  Address serve(Block& found, const Request& request) QUARRY_REQUIRES(mutex_);
+  Block& carve(Block& found, const Request& request, InactiveSplitChange& change)
+      QUARRY_REQUIRES(mutex_);
+  void hand_out(Block& block, const Request& request) QUARRY_REQUIRES(mutex_);
   void start_free(Block& block) QUARRY_REQUIRES(mutex_);
   void guard_foreign_uses(Block& block) QUARRY_REQUIRES(mutex_);
   void complete_free(Block& block) QUARRY_REQUIRES(mutex_);
-  void return_to_pool(Block& block) QUARRY_REQUIRES(mutex_);
-  void adopt_as_idle(Stream& drained) QUARRY_REQUIRES(mutex_);
-  void set_owner(Block& block, Stream& owner) QUARRY_REQUIRES(mutex_);
-  void release_reference(Stream& stream) QUARRY_REQUIRES(mutex_);
+  InactiveSplitChange return_to_pool(Block& block) QUARRY_REQUIRES(mutex_);
   Block& coalesce(Block& block, InactiveSplitChange& change) QUARRY_REQUIRES(mutex_);
   void pool_insert(Block& block, InactiveSplitChange& change) QUARRY_REQUIRES(mutex_);
   void pool_remove(Block& block, InactiveSplitChange& change) QUARRY_REQUIRES(mutex_);
   void apply(const InactiveSplitChange& change, StatFamily family) QUARRY_REQUIRES(mutex_);
   void note(std::string line) QUARRY_REQUIRES(mutex_) { notices_.push_back(std::move(line)); }
+
+  // --- lanes.cpp: a stream's own memory, without the device's mutex ---
+  void open_lane(StreamHandle handle, Stream& stream, ThreadMagazines& own)
+      QUARRY_REQUIRES(mutex_);
+  BlockStock& get_stock(const Stream& stream) QUARRY_REQUIRES(mutex_);
+  Block* allocate_in_lane(const StreamNote& note, Bytes bytes, ThreadMagazines& own)
+      QUARRY_EXCLUDES(mutex_);
+  bool free_in_lane(Block& block, ThreadMagazines& own) QUARRY_EXCLUDES(mutex_);
+  Block* return_in_lanes(Block* list, ThreadMagazines& own) QUARRY_EXCLUDES(mutex_);
+  bool may_free_in_lane(const Block& block, int lane) const;
+  void take_back_in_lane(Block& block, ThreadMagazines& own);
+  void count(const InactiveSplitChange& change, StatFamily family, ThreadMagazines& own);
+  std::uint64_t get_free_count() QUARRY_REQUIRES(mutex_);
+  void note_unsettled() QUARRY_REQUIRES(mutex_);
+
+  // --- stream_life.cpp: whose memory it is ---
+  void adopt_as_idle(Stream& drained) QUARRY_REQUIRES(mutex_);
+  void set_owner(Block& block, Stream& owner) QUARRY_REQUIRES(mutex_);
+  void release_reference(Stream& stream) QUARRY_REQUIRES(mutex_);
+  void forget_streams() QUARRY_REQUIRES(mutex_);
 
   // --- parking.cpp: the magazines of threads, seen from the device ---
   ThreadMagazines* join_thread() QUARRY_REQUIRES(mutex_);
@@ -220,7 +241,8 @@ class DeviceAllocator {
   // Read by every call without the mutex, changed under it (but for kForked).
   RoutingWord routing_;
 
-  mutable Mutex mutex_{LockRank::kDevice};
+  BlockSource block_source_;
+  mutable DeviceMutex mutex_;
   Config config_ QUARRY_GUARDED_BY(mutex_);
   double fraction_ QUARRY_GUARDED_BY(mutex_) = 1.0;
   Bytes limit_ QUARRY_GUARDED_BY(mutex_) = kUnlimited;
@@ -229,7 +251,7 @@ class DeviceAllocator {
   StreamTable streams_ QUARRY_GUARDED_BY(mutex_);
   Fences fences_ QUARRY_GUARDED_BY(mutex_);
   ObjectPool<Segment> segments_ QUARRY_GUARDED_BY(mutex_);
-  ObjectPool<Block> blocks_ QUARRY_GUARDED_BY(mutex_);
+  BlockStock stock_ QUARRY_GUARDED_BY(mutex_);  // for blocks of streams without a lane
   ObjectPool<ForeignUse> foreign_uses_ QUARRY_GUARDED_BY(mutex_);
   // Without detached ones: the driver may give their addresses out again before we hear of it.
   std::map<Address, Segment*> segments_by_address_ QUARRY_GUARDED_BY(mutex_);

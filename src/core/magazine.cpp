@@ -4,78 +4,27 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/segment.hpp"
-#include "core/size_policy.hpp"
-#include "core/stream_table.hpp"
-
 namespace quarry {
 
-ThreadMagazines::Set& ThreadMagazines::get_set(Bytes size, StreamHandle handle) noexcept {
-  const std::uint64_t key = (size >> 9) + static_cast<std::uint64_t>(handle) * 31;
-  return sets_[(key * 0x9e3779b97f4a7c15ull >> 59) % kSets];
-}
-
-ThreadMagazines::Magazine* ThreadMagazines::find(Set& set, Bytes size,
-                                                 StreamHandle handle) noexcept {
-  for (Magazine& magazine : set) {
-    if (magazine.size == size && magazine.handle == handle) return &magazine;
-  }
-  return nullptr;
-}
-
-Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle, Block** evicted) noexcept {
+ThreadMagazines::Miss ThreadMagazines::note_miss(Bytes bytes, StreamHandle handle) noexcept {
   const Bytes size = round_up(bytes, kMinBlock);
+  Miss miss;
   const SpinLockHold hold(lock_);
-  if (!routing_.is_clear()) return nullptr;
-  Set& set = get_set(size, handle);
-  Magazine* const magazine = find(set, size, handle);
-  if (magazine == nullptr || magazine->top == nullptr) {
-    if (size > kSmallMax) empty_large(evicted);
-    remember(set, size, handle, evicted);
-    return nullptr;
-  }
-  Block& block = *magazine->top;
-  magazine->top = block.left;
-  --magazine->count;
-  magazine->last_use = ++clock_;
-  block.requested_bytes = bytes;
-  block.is_held.store(true, std::memory_order_relaxed);
-
-  const auto block_bytes = static_cast<std::int64_t>(block.size);
-  parked_bytes_ -= block_bytes;
-  large_parked_ -= size > kSmallMax ? 1 : 0;
-  const int family = static_cast<int>(block.segment->family);
-  has_counts_ = true;
-  counts_.blocks.take(family, 1);
-  counts_.bytes.take(family, block_bytes);
-  counts_.requested.take(family, static_cast<std::int64_t>(bytes));
-  return &block;
+  if (!routing_.allows_parking()) return miss;
+  if (size > kSmallMax) empty_large(&miss.evicted);
+  remember(get_set(size, handle), size, handle, &miss.evicted);
+  miss.note = find_stream(handle);
+  return miss;
 }
 
-bool ThreadMagazines::try_park(Block& block, std::uint64_t thread_token) noexcept {
-  const Stream& owner = *block.owner;
-  if (block.foreign_uses != nullptr || block.is_oversize_counted) return false;
-  if (block.size > kSmallMax && block.size != block.segment->size) return false;
-  if (owner.is_per_thread() && owner.thread != thread_token) return false;
-  const Bytes size = round_up(block.requested_bytes, kMinBlock);
-  const auto block_bytes = static_cast<std::int64_t>(block.size);
+void ThreadMagazines::remember_stream(const StreamNote& note) noexcept {
   const SpinLockHold hold(lock_);
-  if (!routing_.is_clear() || !owner.is_live()) return false;
-  Magazine* const magazine = find(get_set(size, owner.ref.handle), size, owner.ref.handle);
-  if (magazine == nullptr || magazine->requests < kRequestsToPark) return false;
-  if (magazine->count == kBlocksMax || parked_bytes_ + block_bytes > kThreadBytesMax) return false;
-  block.left = magazine->top;
-  magazine->top = &block;
-  ++magazine->count;
+  notes_[get_note_index(note.handle)] = note;
+}
 
-  parked_bytes_ += block_bytes;
-  large_parked_ += size > kSmallMax ? 1 : 0;
-  const int family = static_cast<int>(block.segment->family);
-  has_counts_ = true;
-  counts_.blocks.park(family, 1);
-  counts_.bytes.park(family, block_bytes);
-  counts_.requested.park(family, static_cast<std::int64_t>(block.requested_bytes));
-  return true;
+void ThreadMagazines::forget_streams() noexcept {
+  const SpinLockHold hold(lock_);
+  notes_ = {};
 }
 
 // A size that is asked for again gets a magazine, if need be in place of the one that was not used
@@ -128,11 +77,10 @@ Block* ThreadMagazines::take_all() noexcept {
   return list;
 }
 
-bool ThreadMagazines::take_counts(MagazineCounts& counts) noexcept {
+bool ThreadMagazines::take_counts(ThreadCounts& counts) noexcept {
   const SpinLockHold hold(lock_);
-  if (!has_counts_) return false;
-  counts = std::exchange(counts_, MagazineCounts{});
-  has_counts_ = false;
+  if (counts_.is_empty) return false;
+  counts = std::exchange(counts_, ThreadCounts{});
   return true;
 }
 

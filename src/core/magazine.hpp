@@ -26,35 +26,20 @@
 #include "base/mutex.hpp"
 #include "core/block.hpp"
 #include "core/routing.hpp"
+#include "core/segment.hpp"
+#include "core/size_policy.hpp"
+#include "core/stream_table.hpp"
+#include "core/thread_counts.hpp"
+#include "core/thread_state.hpp"
 #include "driver/driver_types.hpp"
-#include "stats/device_stats.hpp"
 
 namespace quarry {
 
-// What a thread's magazines have served and parked since the device last took the figures into its
-// statistics. Each figure for small, large and all.
-struct MagazineCounts {
-  struct Figure {
-    std::int64_t taken[2] = {};  // by StatFamily
-    std::int64_t parked[2] = {};
-    std::int64_t high[2] = {};  // the highest of taken - parked
-    std::int64_t all = 0;       // taken - parked, both families
-    std::int64_t high_all = 0;
-
-    void take(int family, std::int64_t amount) noexcept {
-      taken[family] += amount;
-      high[family] = std::max(high[family], taken[family] - parked[family]);
-      all += amount;
-      high_all = std::max(high_all, all);
-    }
-    void park(int family, std::int64_t amount) noexcept {
-      parked[family] += amount;
-      all -= amount;
-    }
-  };
-  Figure blocks;
-  Figure bytes;
-  Figure requested;
+// What a thread was told of a stream: how to find it, and its lane, without the device's mutex.
+struct StreamNote {
+  StreamHandle handle = StreamHandle::kLegacy;
+  int lane = kNoLane;
+  Stream* stream = nullptr;  // null: nothing was told
 };
 
 class alignas(64) ThreadMagazines {
@@ -62,18 +47,38 @@ class alignas(64) ThreadMagazines {
   explicit ThreadMagazines(const RoutingWord& routing) noexcept : routing_(routing) {}
 
   // A parked block for a request of `bytes` on `handle`, marked held again; null if there is none
-  // or the short way is closed. A miss remembers the size. Blocks that had to make room for it
-  // come out in `evicted` (linked by Block::left): free them under the device's mutex.
-  Block* try_take(Bytes bytes, StreamHandle handle, Block** evicted) noexcept;
+  // or the short way is closed.
+  Block* try_take(Bytes bytes, StreamHandle handle) noexcept;
+  // After a miss: remembers the size. Blocks that had to make room for it come out (linked by
+  // Block::left): the caller returns them to the device. Also says what stream the handle means,
+  // if the thread was told.
+  struct Miss {
+    Block* evicted = nullptr;
+    StreamNote note;
+  };
+  Miss note_miss(Bytes bytes, StreamHandle handle) noexcept;
 
   // Parks a block that its user gave up and nobody else has (Block::is_held was exchanged to
   // false). False if it does not qualify: free it under the device's mutex.
-  bool try_park(Block& block, std::uint64_t thread_token) noexcept;
+  bool try_park(Block& block) noexcept;
+
+  // For the lanes, whose figures are counted here too, so that a thread has one highest value. The
+  // lane of whatever is counted is held.
+  SpinLock& lock() noexcept QUARRY_RETURN_CAPABILITY(lock_) { return lock_; }
+  ThreadCounts& counts() noexcept QUARRY_REQUIRES(lock_) { return counts_; }
+  // What `handle` means: without a stream if the thread was not told, or it is retired since.
+  StreamNote find_stream(StreamHandle handle) const noexcept QUARRY_REQUIRES(lock_) {
+    const StreamNote& note = notes_[get_note_index(handle)];
+    return note.handle == handle ? note : StreamNote{};
+  }
+  // These two under the device's mutex.
+  void remember_stream(const StreamNote& note) noexcept;
+  void forget_streams() noexcept;
 
   // Takes everything out, linked by Block::left; null if empty. The device's mutex is held.
   Block* take_all() noexcept;
   // Moves the figures since the last call to `counts`; false if there are none.
-  bool take_counts(MagazineCounts& counts) noexcept;
+  bool take_counts(ThreadCounts& counts) noexcept;
   Bytes get_parked_bytes() noexcept;
 
   // Two share it, its device and its thread; true for the last to give its share back.
@@ -96,12 +101,18 @@ class alignas(64) ThreadMagazines {
     std::uint16_t requests = 0;  // saturates; parking begins with the second
     std::uint32_t last_use = 0;  // clock_ then
   };
-  static constexpr std::size_t kSets = 32;
+  static constexpr int kSetBits = 5;
+  static constexpr std::size_t kSets = 1 << kSetBits;
   static constexpr std::size_t kWays = 4;
   static constexpr std::uint16_t kBlocksMax = 16;             // of one magazine
   static constexpr std::int64_t kThreadBytesMax = 256 << 20;  // of all of a thread's
   static constexpr std::uint16_t kRequestsToPark = 2;
 
+  static constexpr std::size_t kStreamNotes = 8;
+  static std::size_t get_note_index(StreamHandle handle) noexcept {
+    const auto number = static_cast<std::uint64_t>(handle);
+    return (number * 0x9e3779b97f4a7c15ull >> 61) % kStreamNotes;
+  }
   using Set = std::array<Magazine, kWays>;
   Set& get_set(Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_);
   static Magazine* find(Set& set, Bytes size, StreamHandle handle) noexcept;
@@ -117,10 +128,68 @@ class alignas(64) ThreadMagazines {
   std::uint32_t clock_ QUARRY_GUARDED_BY(lock_) = 0;
   std::int64_t parked_bytes_ QUARRY_GUARDED_BY(lock_) = 0;
   std::int64_t large_parked_ QUARRY_GUARDED_BY(lock_) = 0;  // blocks of more than 1 MiB
-  MagazineCounts counts_ QUARRY_GUARDED_BY(lock_);
-  bool has_counts_ QUARRY_GUARDED_BY(lock_) = false;
+  ThreadCounts counts_ QUARRY_GUARDED_BY(lock_);
   std::array<Set, kSets> sets_ QUARRY_GUARDED_BY(lock_);
+  std::array<StreamNote, kStreamNotes> notes_ QUARRY_GUARDED_BY(lock_);
 };
+
+// --- The short way, inline: most calls are nothing else ---
+
+inline ThreadMagazines::Set& ThreadMagazines::get_set(Bytes size, StreamHandle handle) noexcept {
+  const std::uint64_t key = (size >> 9) + static_cast<std::uint64_t>(handle) * 31;
+  return sets_[key * 0x9e3779b97f4a7c15ull >> (64 - kSetBits)];
+}
+
+inline ThreadMagazines::Magazine* ThreadMagazines::find(Set& set, Bytes size,
+                                                        StreamHandle handle) noexcept {
+  for (Magazine& magazine : set) {
+    if (magazine.size == size && magazine.handle == handle) return &magazine;
+  }
+  return nullptr;
+}
+
+inline Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle) noexcept {
+  const Bytes size = round_up(bytes, kMinBlock);
+  const SpinLockHold hold(lock_);
+  if (!routing_.allows_parking()) [[unlikely]]
+    return nullptr;
+  Magazine* const magazine = find(get_set(size, handle), size, handle);
+  if (magazine == nullptr || magazine->top == nullptr) [[unlikely]]
+    return nullptr;
+  Block& block = *magazine->top;
+  magazine->top = block.left;
+  --magazine->count;
+  magazine->last_use = ++clock_;
+  block.requested_bytes = bytes;
+  block.is_held.store(true, std::memory_order_relaxed);
+  parked_bytes_ -= static_cast<std::int64_t>(block.size);
+  if (size > kSmallMax) --large_parked_;
+  counts_.take(block);
+  return &block;
+}
+
+inline bool ThreadMagazines::try_park(Block& block) noexcept {
+  const Stream& owner = *block.owner;
+  if (block.foreign_uses != nullptr || block.is_oversize_counted) [[unlikely]]
+    return false;
+  if (block.size > kSmallMax && block.size != block.segment->size) return false;
+  if (owner.is_per_thread() && owner.thread != get_thread_token()) return false;
+  const Bytes size = round_up(block.requested_bytes, kMinBlock);
+  const auto block_bytes = static_cast<std::int64_t>(block.size);
+  const SpinLockHold hold(lock_);
+  if (!routing_.allows_parking() || !owner.is_live()) [[unlikely]]
+    return false;
+  Magazine* const magazine = find(get_set(size, owner.ref.handle), size, owner.ref.handle);
+  if (magazine == nullptr || magazine->requests < kRequestsToPark) return false;
+  if (magazine->count == kBlocksMax || parked_bytes_ + block_bytes > kThreadBytesMax) return false;
+  block.left = magazine->top;
+  magazine->top = &block;
+  ++magazine->count;
+  parked_bytes_ += block_bytes;
+  if (size > kSmallMax) ++large_parked_;
+  counts_.give_back(block);
+  return true;
+}
 
 template <class Visit>
 void ThreadMagazines::for_each(Visit visit) noexcept {

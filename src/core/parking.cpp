@@ -51,35 +51,40 @@ bool DeviceAllocator::free_parked(Block* list) {
     list = block->left;
     block->left = nullptr;
     pointer_map_.remove(block->address);
+    const StatFamily family = block->segment->family;
     block->become_pending();
-    return_to_pool(*block);
+    apply(return_to_pool(*block), family);
   }
   return is_any;
 }
 
 // What a thread's magazines did since the last time becomes part of the statistics.
 void DeviceAllocator::take_counts(ThreadMagazines& magazines) {
-  MagazineCounts counts;
+  ThreadCounts counts;
   if (!magazines.take_counts(counts)) return;
-  const auto add = [](FamilyStat& stat, const MagazineCounts::Figure& figure) {
-    std::int64_t taken = 0;
-    std::int64_t parked = 0;
-    for (int family = 0; family < 2; ++family) {
-      stat.family[static_cast<std::size_t>(family)].add_many(
-          figure.taken[family], figure.parked[family], figure.high[family]);
-      taken += figure.taken[family];
-      parked += figure.parked[family];
+  const auto add = [](FamilyStat& stat, const FamilyTally& tally) {
+    std::int64_t rises = 0;
+    std::int64_t falls = 0;
+    for (std::size_t family = 0; family < 2; ++family) {
+      const Tally& part = tally.family[family];
+      stat.family[family].add_many(part.rises, part.falls, part.high);
+      rises += part.rises;
+      falls += part.falls;
     }
-    stat.all.add_many(taken, parked, figure.high_all);
+    stat.all.add_many(rises, falls, tally.high_all);
+    return rises - falls;
   };
   add(stats_.allocation, counts.blocks);
   add(stats_.active, counts.blocks);
   add(stats_.allocated_bytes, counts.bytes);
   add(stats_.active_bytes, counts.bytes);
-  add(stats_.requested_bytes, counts.requested);
-  held_requested_bytes_ += counts.requested.all;
-  for (const StatFamily family : {StatFamily::kSmall, StatFamily::kLarge})
-    pool_.get_blocks(family).count_served(counts.blocks.taken[static_cast<int>(family)]);
+  held_requested_bytes_ += add(stats_.requested_bytes, counts.requested);
+  add(stats_.inactive_split, counts.inactive_splits);
+  add(stats_.inactive_split_bytes, counts.inactive_split_bytes);
+  for (const std::size_t family : {0, 1}) {
+    pool_.get_blocks(static_cast<StatFamily>(family))
+        .count_served(counts.blocks.family[family].rises);
+  }
 }
 
 void DeviceAllocator::take_all_counts() {
@@ -94,7 +99,8 @@ void DeviceAllocator::update_routing() {
                   [](std::uint32_t divisions) { return divisions != 0; });
   routing_.set_to(RoutingReason::kNoCache, !config_.thread_cache);
   routing_.set_to(RoutingReason::kRoundup, is_rounded);
-  if (!routing_.is_clear()) empty_magazines();
+  routing_.set_to(RoutingReason::kAges, config_.garbage_collection_threshold > 0.0);
+  if (!routing_.allows_parking()) empty_magazines();
 }
 
 }  // namespace quarry

@@ -58,7 +58,7 @@ Result<Block*> DeviceAllocator::climb_last_rung(const Request& request) {
   ++stats_.num_alloc_retries;
   ++stats_.num_sync_all_streams;
   for (int round = 0; round < kMostRounds;) {
-    const std::uint64_t progress_before = free_count_ + fences_.seal_count();
+    const std::uint64_t progress_before = get_free_count() + fences_.seal_count();
     wait_for_fences();
     take_last_rung();
     auto gate = FreeGate::Entry::kEntered;
@@ -69,7 +69,7 @@ Result<Block*> DeviceAllocator::climb_last_rung(const Request& request) {
       wait_for_gate();
       continue;
     }
-    if (free_count_ + fences_.seal_count() == progress_before) break;
+    if (get_free_count() + fences_.seal_count() == progress_before) break;
     ++round;
   }
   return nullptr;
@@ -122,7 +122,7 @@ Result<Block*> DeviceAllocator::grow(const Request& request) {
 
 Block& DeviceAllocator::add_segment(Address address, const Request& request) {
   Segment& segment = *segments_.take();
-  Block& block = *blocks_.take();
+  Block& block = *get_stock(*request.stream).take();
   segment.address = address;
   segment.size = request.segment_bytes;
   segment.family = request.family;

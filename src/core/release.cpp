@@ -121,8 +121,9 @@ void DeviceAllocator::erase_segment(Segment& segment) {
   }
   for (Block* block = segment.first; block != nullptr;) {
     Block* const next = block->next;
-    release_reference(*block->owner);
-    blocks_.give_back(block);
+    Stream& owner = *block->owner;
+    get_stock(owner).give_back(block);
+    release_reference(owner);
     block = next;
   }
   pool_.remove(segment);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The routing word: one load that tells a call whether anything out of the ordinary holds. While
-// it is clear, requests and frees may take the short way through the thread's magazines; each
-// reason not to is a bit. Set and cleared on slow paths only.
+// The routing word: one load that tells a call whether anything out of the ordinary holds. Each
+// reason not to take the short way through the thread's magazines, or the way through the stream's
+// lane, is a bit. Changes under the device's mutex only (but for kForked).
 #pragma once
 
 #include <atomic>
@@ -15,11 +15,20 @@ enum class RoutingReason : std::uint32_t {
   kRoundup = 1u << 2,     // sizes are not simply rounded to 512
   kLastRung = 1u << 3,    // memory is short: every free must be seen
   kValidating = 1u << 4,  // somebody walks over all blocks
+  // These two concern requests in lanes only.
+  kUnsettled = 1u << 5,  // frees wait for fences, or for a thread that may call the driver
+  kAges = 1u << 6,       // garbage is collected by age: every search of a pool is counted
 };
 
 class RoutingWord {
  public:
   bool is_clear() const noexcept { return bits_.load(std::memory_order_relaxed) == 0; }
+  // Blocks may park and be taken from magazines, and be freed in lanes.
+  bool allows_parking() const noexcept {
+    constexpr auto kLanesOnly = static_cast<std::uint32_t>(RoutingReason::kUnsettled) |
+                                static_cast<std::uint32_t>(RoutingReason::kAges);
+    return (bits_.load(std::memory_order_relaxed) & ~kLanesOnly) == 0;
+  }
   bool has(RoutingReason reason) const noexcept {
     return (bits_.load(std::memory_order_relaxed) & static_cast<std::uint32_t>(reason)) != 0;
   }

@@ -5,7 +5,7 @@
 
 namespace quarry {
 
-Block* split(Block& block, Bytes head_bytes, ObjectPool<Block>& blocks) {
+Block* split(Block& block, Bytes head_bytes, BlockStock& blocks) {
   QUARRY_ASSERT(head_bytes > 0 && head_bytes < block.size);
   Block* const tail = blocks.take();
   tail->address = block.address + head_bytes;
@@ -21,7 +21,7 @@ Block* split(Block& block, Bytes head_bytes, ObjectPool<Block>& blocks) {
   return tail;
 }
 
-void absorb_next(Block& block, ObjectPool<Block>& blocks) noexcept {
+void absorb_next(Block& block, BlockStock& blocks) noexcept {
   Block* const tail = block.next;
   QUARRY_ASSERT_EQ(block.end(), tail->address);
   --tail->owner->references;

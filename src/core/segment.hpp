@@ -7,7 +7,7 @@
 
 #include "base/bytes.hpp"
 #include "core/block.hpp"
-#include "core/object_pool.hpp"
+#include "core/lane.hpp"
 #include "stats/device_stats.hpp"
 
 namespace quarry {
@@ -21,6 +21,7 @@ struct Segment {
   std::uint64_t sequence = 0;
   Block* first = nullptr;
   std::uint32_t active_blocks = 0;   // allocated or pending
+  int lane = kNoLane;                // of all its blocks' owners; kNoLane if they differ
   bool is_oversize_counted = false;  // in DeviceStats::oversize_segments
   bool is_detached = false;          // on its way back to the driver: its blocks are retiring
   Segment* previous = nullptr;       // in the MemPool's list, in order of creation
@@ -32,9 +33,9 @@ struct Segment {
 
 // Cuts `block` at `head_bytes`; returns the new block behind it, free, of the same owner and in no
 // pool. 0 < head_bytes < block.size.
-Block* split(Block& block, Bytes head_bytes, ObjectPool<Block>& blocks);
+Block* split(Block& block, Bytes head_bytes, BlockStock& blocks);
 
 // Joins `block` with the block behind it, which ceases to exist. Neither is in a pool.
-void absorb_next(Block& block, ObjectPool<Block>& blocks) noexcept;
+void absorb_next(Block& block, BlockStock& blocks) noexcept;
 
 }  // namespace quarry

@@ -14,8 +14,7 @@ StreamTable::Key StreamTable::make_key(StreamHandle handle) noexcept {
   if (handle == StreamHandle::kPerThread) {
     return {static_cast<std::uint64_t>(handle), get_thread_token()};
   }
-  if (handle == StreamHandle::kLegacyExplicit) handle = StreamHandle::kLegacy;
-  return {static_cast<std::uint64_t>(handle), 0};
+  return {static_cast<std::uint64_t>(to_canonical(handle)), 0};
 }
 
 Stream& StreamTable::add(StreamRef ref, std::uint64_t thread) {

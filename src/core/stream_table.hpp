@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "core/lane.hpp"
 #include "driver/driver_types.hpp"
 
 namespace quarry {
@@ -24,12 +25,15 @@ enum class StreamLife : std::uint8_t {
   kDrained,  // retired, and its last work was seen done
 };
 
-struct Stream {
+// On cache lines of its own: threads use streams of their own.
+struct alignas(64) Stream {
   StreamRef ref;
   std::uint64_t thread = 0;  // token of the thread, for a per-thread default stream; else 0
   std::uint32_t index = 0;   // small and dense, for indices by stream; reused
   // Changes under the device's mutex; magazines read it under their own locks (magazine.hpp).
   std::atomic<StreamLife> life{StreamLife::kLive};
+  // The lock of the stream's own memory (lane.hpp); kNoLane until it is opened. Changes once.
+  std::atomic<int> lane{kNoLane};
   std::uint32_t references = 0;  // blocks owned, foreign uses
   Bytes cached_bytes = 0;        // of free blocks that it owns
   // Fences by age: sealed ones from the oldest to the newest, and the one not sealed yet.

@@ -37,9 +37,9 @@ ThreadShare& get_thread_share() {
 
 }  // namespace
 
-std::uint64_t make_device_serial() noexcept {
+std::uint64_t make_device_serials(int count) noexcept {
   static std::atomic<std::uint64_t> next{1};
-  return next.fetch_add(1, std::memory_order_relaxed);
+  return next.fetch_add(static_cast<std::uint64_t>(count), std::memory_order_relaxed);
 }
 
 ThreadMagazines* internal::find_thread_magazines_slowly(std::uint64_t device_serial) noexcept {

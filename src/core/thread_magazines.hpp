@@ -12,8 +12,9 @@
 
 namespace quarry {
 
-// Never the same for two devices of any allocators of this process; never 0.
-std::uint64_t make_device_serial() noexcept;
+// The first of `count` serials in a row, never the same for two devices of any allocators of this
+// process; never 0.
+std::uint64_t make_device_serials(int count) noexcept;
 
 namespace internal {
 

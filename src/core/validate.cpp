@@ -44,7 +44,10 @@ void DeviceAllocator::validate() {
   QUARRY_CHECK(pool_.last_segment == previous);
   QUARRY_CHECK_EQ(sums.segment_count, segments_.live_count());
   QUARRY_CHECK_EQ(attached, segments_by_address_.size());
-  QUARRY_CHECK_EQ(sums.block_count, blocks_.live_count());
+  std::size_t unused_blocks = stock_.unused_count();
+  for (int i = 0; i < mutex_.open_count(); ++i)
+    unused_blocks += mutex_.get(i).blocks.unused_count();
+  QUARRY_CHECK_EQ(sums.block_count + unused_blocks, block_source_.outside_count());
   QUARRY_CHECK_EQ(sums.foreign_uses, foreign_uses_.live_count());
   QUARRY_CHECK_EQ(sums.parked_found, sums.parked_blocks.size());
   validate_pools(sums);

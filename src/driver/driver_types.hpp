@@ -17,6 +17,10 @@ using DeviceId = int;
 // A CUstream. 0 and 1 name the legacy default stream, 2 the calling thread's default stream: one
 // value for a different stream in each thread.
 enum class StreamHandle : std::uint64_t { kLegacy = 0, kLegacyExplicit = 1, kPerThread = 2 };
+// One value for each stream.
+constexpr StreamHandle to_canonical(StreamHandle handle) {
+  return handle == StreamHandle::kLegacyExplicit ? StreamHandle::kLegacy : handle;
+}
 // The driver's never reused number of a stream (cuStreamGetId).
 enum class StreamId : std::uint64_t {};
 enum class EventHandle : std::uint64_t { kNull = 0 };
@@ -51,9 +55,9 @@ enum class DriverCode : int {
   kCaptureMerge = 902,
   kCaptureUnmatched = 903,
   kCaptureUnjoined = 904,
-  kCaptureIsolation = 905,   // a capturing stream may not wait on an event from outside
-  kCaptureImplicit = 906,    // the legacy stream while a blocking stream captures
-  kCapturedEvent = 907,      // an event that was recorded inside a capture
+  kCaptureIsolation = 905,  // a capturing stream may not wait on an event from outside
+  kCaptureImplicit = 906,   // the legacy stream while a blocking stream captures
+  kCapturedEvent = 907,     // an event that was recorded inside a capture
   kCaptureWrongThread = 908,
   kUnknown = 999,
 };
@@ -66,8 +70,8 @@ struct [[nodiscard]] DriverResult {
   DriverCode code = DriverCode::kUnknown;
   T value{};
 
-  DriverResult(DriverCode failed) : code(failed) {}                     // NOLINT
-  DriverResult(T v) : code(DriverCode::kSuccess), value(v) {}           // NOLINT
+  DriverResult(DriverCode failed) : code(failed) {}            // NOLINT
+  DriverResult(T v) : code(DriverCode::kSuccess), value(v) {}  // NOLINT
   bool is_ok() const noexcept { return code == DriverCode::kSuccess; }
 };
 
@@ -99,12 +103,29 @@ struct ExtentKind {
 
 // Every call of Driver, for counts, cost models and fault plans.
 enum class DriverEntry : int {
-  kGetDeviceCount, kGetDeviceProperties, kGetMemoryInfo, kEnablePeerAccess,
-  kAllocate, kFree,
-  kReserveAddresses, kFreeAddresses, kCreateExtent, kReleaseExtent, kMap, kUnmap, kSetAccess,
-  kCreateEvent, kDestroyEvent, kRecordEvent, kRecordContextEvent, kQueryEvent,
-  kSynchronizeEvent, kWaitEvent,
-  kGetCaptureStatus, kGetStreamId, kExchangeCaptureMode,
+  kGetDeviceCount,
+  kGetDeviceProperties,
+  kGetMemoryInfo,
+  kEnablePeerAccess,
+  kAllocate,
+  kFree,
+  kReserveAddresses,
+  kFreeAddresses,
+  kCreateExtent,
+  kReleaseExtent,
+  kMap,
+  kUnmap,
+  kSetAccess,
+  kCreateEvent,
+  kDestroyEvent,
+  kRecordEvent,
+  kRecordContextEvent,
+  kQueryEvent,
+  kSynchronizeEvent,
+  kWaitEvent,
+  kGetCaptureStatus,
+  kGetStreamId,
+  kExchangeCaptureMode,
 };
 inline constexpr int kDriverEntryCount = static_cast<int>(DriverEntry::kExchangeCaptureMode) + 1;
 

@@ -82,6 +82,7 @@ TEST(BlockDeathTest, ABlockThatWaitsForAFenceDoesNotBecomeFree) {
 class SegmentTest : public testing::Test {
  protected:
   SegmentTest() : stream_(streams_.find_or_add(StreamHandle::kLegacy)) {
+    blocks_.set_source(source_);
     Block* const whole = blocks_.take();
     whole->address = 0x10000000;
     whole->size = 2_MiB;
@@ -109,9 +110,12 @@ class SegmentTest : public testing::Test {
     return sizes;
   }
 
+  std::size_t live_count() const { return source_.outside_count() - blocks_.unused_count(); }
+
   StreamTable streams_{0};
   Stream& stream_;
-  ObjectPool<Block> blocks_;
+  BlockSource source_;
+  BlockStock blocks_;
   Segment segment_;
 };
 
@@ -122,7 +126,7 @@ TEST_F(SegmentTest, ASplitLeavesTheHeadInPlaceAndLinksTheRest) {
   EXPECT_TRUE(tail->is_split());
   EXPECT_TRUE(segment_.first->is_split());
   EXPECT_EQ(stream_.references, 2u);
-  EXPECT_EQ(blocks_.live_count(), 2u);
+  EXPECT_EQ(live_count(), 2u);
 }
 
 TEST_F(SegmentTest, ASplitInTheMiddleKeepsBothNeighbours) {
@@ -144,7 +148,7 @@ TEST_F(SegmentTest, AbsorbingEveryPieceRestoresTheWhole) {
   EXPECT_EQ(sizes(), std::vector<Bytes>{2_MiB});
   EXPECT_FALSE(segment_.first->is_split());
   EXPECT_EQ(stream_.references, 1u);
-  EXPECT_EQ(blocks_.live_count(), 1u);
+  EXPECT_EQ(live_count(), 1u);
 }
 
 TEST(MemPoolTest, SegmentsKeepTheOrderOfCreationThroughRemovals) {
