@@ -54,7 +54,11 @@ Result<Bytes> PassThrough::get_limit(DeviceId device) const {
 
 Result<DeviceStats> PassThrough::get_stats(DeviceId device) {
   if (Status status = check_device(device); !status.is_ok()) return status;
-  const auto info = driver_.get_memory_info(device);
+  DriverResult<MemoryInfo> info = DriverCode::kUnknown;
+  {
+    CaptureModeBracket bracket(driver_);
+    info = driver_.get_memory_info(device);
+  }
   MutexLock lock(mutex_);
   DeviceStats stats = at(device).stats;
   stats.allocator_slack = stats.allocated_bytes.all.current - stats.requested_bytes.all.current;

@@ -12,7 +12,10 @@ namespace quarry {
 
 DeviceStats DeviceAllocator::get_stats() {
   DriverResult<MemoryInfo> info = DriverCode::kNotPermitted;
-  if (!is_driver_callback_thread()) info = driver_.get_memory_info(device_);
+  if (!is_driver_callback_thread()) {
+    CaptureModeBracket bracket(driver_);
+    info = driver_.get_memory_info(device_);
+  }
   Section section(*this);
   take_all_counts();
   DeviceStats stats = stats_;

@@ -83,6 +83,7 @@ std::string_view get_name(OomReport::Reason reason) {
 }
 
 void add_driver_ledger(OomReport& report, Driver& driver, bool is_free_forbidden) {
+  CaptureModeBracket bracket(driver);
   if (const auto info = driver.get_memory_info(report.device); info.is_ok()) {
     report.device_total_bytes = info.value.total_bytes;
     report.device_free_bytes = info.value.free_bytes;
