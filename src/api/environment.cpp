@@ -21,11 +21,6 @@ namespace {
 constexpr Bytes kLeastSimMemory = 1_MiB;
 constexpr Bytes kMostSimMemory = 1ull << 44;
 
-std::string_view read_variable(const char* name) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? text : "";
-}
-
 Status refuse(std::string_view name, std::string_view value, std::string_view allowed) {
   return {StatusCode::kInvalidArgument, fmt::format("environment variable {}: value {} is not "
                                                     "allowed; allowed: {}",
@@ -47,8 +42,8 @@ std::optional<std::uint64_t> read_amount(std::string_view text, bool has_unit) {
   return number << shift;
 }
 
-Status read_sim_options(ProcessOptions& options) {
-  if (const auto text = read_variable("QUARRY_SIM_DEVICES"); !text.empty()) {
+Status read_sim_options(const LookUpVariable& look_up, ProcessOptions& options) {
+  if (const auto text = look_up("QUARRY_SIM_DEVICES"); !text.empty()) {
     const auto count = read_amount(text, false);
     if (!count || *count < 1 || *count > std::uint64_t{kMostSimDevices}) {
       return refuse("QUARRY_SIM_DEVICES", text,
@@ -56,7 +51,7 @@ Status read_sim_options(ProcessOptions& options) {
     }
     options.sim_device_count = static_cast<int>(*count);
   }
-  if (const auto text = read_variable("QUARRY_SIM_MEMORY"); !text.empty()) {
+  if (const auto text = look_up("QUARRY_SIM_MEMORY"); !text.empty()) {
     const auto bytes = read_amount(text, true);
     if (!bytes || *bytes < kLeastSimMemory || *bytes > kMostSimMemory) {
       return refuse("QUARRY_SIM_MEMORY", text,
@@ -67,16 +62,16 @@ Status read_sim_options(ProcessOptions& options) {
   return {};
 }
 
-Status read_driver(ProcessOptions& options) {
-  const auto text = read_variable("QUARRY_DRIVER");
+Status read_driver(const LookUpVariable& look_up, ProcessOptions& options) {
+  const auto text = look_up("QUARRY_DRIVER");
   if (text.empty() || text == "cuda") return {};
   if (text != "sim") return refuse("QUARRY_DRIVER", text, "sim or cuda");
   options.driver = DriverKind::kSim;
   return {};
 }
 
-Status read_kill_switch(ProcessOptions& options) {
-  const auto text = read_variable("QUARRY_DISABLE");
+Status read_kill_switch(const LookUpVariable& look_up, ProcessOptions& options) {
+  const auto text = look_up("QUARRY_DISABLE");
   if (text.empty() || text == "0") return {};
   if (text != "1") return refuse("QUARRY_DISABLE", text, "0 or 1");
   options.is_disabled = true;
@@ -86,10 +81,17 @@ Status read_kill_switch(ProcessOptions& options) {
 }  // namespace
 
 Result<ProcessOptions> read_environment() {
+  return read_environment([](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string_view(text != nullptr ? text : "");
+  });
+}
+
+Result<ProcessOptions> read_environment(const LookUpVariable& look_up) {
   ProcessOptions options;
-  options.conf = read_variable("QUARRY_CONF");
+  options.conf = look_up("QUARRY_CONF");
   for (const auto read : {read_driver, read_sim_options, read_kill_switch}) {
-    if (Status status = read(options); !status.is_ok()) return status;
+    if (Status status = read(look_up, options); !status.is_ok()) return status;
   }
   return options;
 }

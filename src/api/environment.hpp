@@ -3,8 +3,10 @@
 // checks only; the allocator is made in process.cpp.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/bytes.hpp"
 #include "base/status.hpp"
@@ -24,8 +26,13 @@ struct ProcessOptions {
   bool is_disabled = false;    // the kill switch
 };
 
-// kInvalidArgument names the variable, its value and what is allowed.
+// The value of a variable; empty for one that is not set, which means the same.
+using LookUpVariable = std::function<std::string_view(const char* name)>;
+
+// Of this process, or of whatever `look_up` knows. kInvalidArgument names the variable, its value
+// and what is allowed.
 Result<ProcessOptions> read_environment();
+Result<ProcessOptions> read_environment(const LookUpVariable& look_up);
 
 // kNotSupported, with what to do, for a driver that this build does not have.
 Result<std::unique_ptr<Driver>> make_driver(const ProcessOptions& options);

@@ -77,19 +77,21 @@ int report(const CLI::App& app, const CLI::ParseError& error) {
 
 int run(const std::vector<std::string>& command_line) {
   CLI::App app(
-      "Quarry, a caching allocator for GPU memory: tools that work on recorded allocation traces. "
-      "No GPU is needed.",
+      "Quarry, a caching allocator for GPU memory: tools that work on recorded allocation traces, "
+      "and a look at the machine. No GPU is needed.",
       "quarry");
   app.set_version_flag("--version", "quarry " QUARRY_VERSION);
   app.require_subcommand(1);
   app.footer(
       "Examples:\n"
       "  quarry replay examples/traces/*.csv.gz      # how much memory would these need?\n"
+      "  quarry doctor                               # what is here, and what is wrong?\n"
       "  quarry help replay\n"
       "Exit code: 0 if everything ran, 1 if something failed, 2 for a wrong command line.");
   int exit_code = kExitSuccess;
   add_replay_command(app, exit_code);
   add_convert_command(app, exit_code);
+  add_doctor_command(app, exit_code);
   std::vector<std::string> arguments = command_line;
   translate_help(arguments);
   const bool has_word = !arguments.empty() && !arguments[0].starts_with('-');

@@ -34,8 +34,12 @@ class CliTest : public testing::Test {
   // `arguments` is shell text; the tool's working folder is the test's own.
   // `output` says where standard output goes.
   CliResult run(const std::string& arguments, const std::string& output = ">stdout.txt") const {
-    const std::string command = "cd '" + folder_ + "' && rm -f stdout.txt && '" QUARRY_TOOL "' " +
-                                arguments + " " + output + " 2>stderr.txt";
+    return run_command("'" QUARRY_TOOL "' " + arguments, output);
+  }
+  // Any shell text, likewise.
+  CliResult run_command(const std::string& text, const std::string& output = ">stdout.txt") const {
+    const std::string command =
+        "cd '" + folder_ + "' && rm -f stdout.txt && " + text + " " + output + " 2>stderr.txt";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read("stdout.txt"), read("stderr.txt")};
   }
