@@ -47,8 +47,16 @@ build() { # build PRESET [CMAKE_OPTION...]: configures and builds, once
   step "build $preset" cmake --build --preset "$preset" --parallel "$(nproc)" -- -k 0
 }
 
+# Its exit code is 1 where a setting of this machine hurts, which is no failure of Quarry's.
+doctor() {
+  local code=0
+  build/release/bin/quarry doctor >>"$replays" 2>&1 || code=$?
+  [ $code -le 1 ]
+}
+
 part_gpu() {
   build release -DQUARRY_BUILD_BENCH=ON
+  step "quarry doctor" doctor
   step "tests on the GPU" timeout 420 ctest --preset release -L gpu --verbose
 }
 
