@@ -22,12 +22,14 @@ enum class RoutingReason : std::uint32_t {
 
 class RoutingWord {
  public:
-  bool is_clear() const noexcept { return bits_.load(std::memory_order_relaxed) == 0; }
+  // Both acquire, as `clear` releases: who finds a way open again writes only after what was read
+  // while it was shut.
+  bool is_clear() const noexcept { return bits_.load(std::memory_order_acquire) == 0; }
   // Blocks may park and be taken from magazines, and be freed in lanes.
   bool allows_parking() const noexcept {
     constexpr auto kLanesOnly = static_cast<std::uint32_t>(RoutingReason::kUnsettled) |
                                 static_cast<std::uint32_t>(RoutingReason::kAges);
-    return (bits_.load(std::memory_order_relaxed) & ~kLanesOnly) == 0;
+    return (bits_.load(std::memory_order_acquire) & ~kLanesOnly) == 0;
   }
   bool has(RoutingReason reason) const noexcept {
     return (bits_.load(std::memory_order_relaxed) & static_cast<std::uint32_t>(reason)) != 0;
@@ -37,7 +39,7 @@ class RoutingWord {
     bits_.fetch_or(static_cast<std::uint32_t>(reason), std::memory_order_relaxed);
   }
   void clear(RoutingReason reason) noexcept {
-    bits_.fetch_and(~static_cast<std::uint32_t>(reason), std::memory_order_relaxed);
+    bits_.fetch_and(~static_cast<std::uint32_t>(reason), std::memory_order_release);
   }
   void set_to(RoutingReason reason, bool is_set) noexcept { is_set ? set(reason) : clear(reason); }
 

@@ -71,7 +71,9 @@ StreamRef Worker::pick_stream() {
 
 Bytes Worker::pick_size() {
   const std::uint64_t kind = entropy_.below(10);
-  if (kind < 6) return 1 + entropy_.below(1_MiB);
+  // Few sizes, asked for again and again: these park.
+  if (kind < 4) return entropy_.pick({Bytes{512}, Bytes{40'000}, 1_MiB, 12_MiB});
+  if (kind < 7) return 1 + entropy_.below(1_MiB);
   if (kind < 9) return 1_MiB + entropy_.below(15_MiB);
   return 1 + entropy_.below(100_MiB);
 }
@@ -109,6 +111,7 @@ void Worker::read_figures() {
   EXPECT_GE(stats.reserved_bytes.all.current, stats.active_bytes.all.current);
   EXPECT_GE(stats.active_bytes.all.current, stats.allocated_bytes.all.current);
   EXPECT_GE(stats.cached_bytes, 0);
+  if (stats.parked_bytes > 0) world_.note_parked();
   EXPECT_TRUE(world_.allocator().get_stream_caches(0).is_ok());
   if (held_.empty()) return;
   EXPECT_EQ(world_.allocator().find_block(held_.back().held.address).value().address,
@@ -182,6 +185,7 @@ void Worker::step() {
   config.garbage_collection_threshold = entropy_.chance(30) ? 0.5 : 0.0;
   config.max_split_bytes = entropy_.chance(30) ? 32_MiB : kUnlimited;
   config.throw_on_cudamalloc_oom = entropy_.chance(10);
+  config.thread_cache = entropy_.chance(80);
   world_.allocator().configure(config);
 }
 
@@ -221,6 +225,7 @@ TEST(StressTest, ThreadsThatDoEverythingAtOnceLeaveNothingBehind) {
   const DeviceStats stats = world.allocator().get_stats(0).value();
   EXPECT_GT(stats.num_alloc_retries, 0);
   EXPECT_GT(told_ooms.load(), 0u);
+  EXPECT_TRUE(world.has_parked());
   EXPECT_EQ(static_cast<std::uint64_t>(stats.num_ooms), told_ooms.load() + untold_ooms.load());
   world.finish();
 }

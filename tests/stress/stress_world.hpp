@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -49,6 +50,10 @@ class World {
   void post(const Held& held);
   std::optional<Held> fetch();
 
+  // Somebody has seen parked blocks: magazines were at work.
+  void note_parked() { has_parked_ = true; }
+  bool has_parked() const { return has_parked_; }
+
   // Each thread's body with its number; returns when all have ended.
   static void run_threads(const std::function<void(int)>& body, int count = kThreads);
 
@@ -60,6 +65,7 @@ class World {
   HookedDriver driver_{sim_};
   std::unique_ptr<Allocator> allocator_;
   std::vector<StreamRef> shared_streams_;
+  std::atomic<bool> has_parked_{false};
   std::mutex mailbox_mutex_;
   std::vector<Held> mailbox_;
 };
