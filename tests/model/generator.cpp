@@ -13,11 +13,26 @@ namespace {
 class Generator {
  public:
   Generator(Entropy& entropy, const CaseOptions& options, Repertoire repertoire)
-      : entropy_(entropy), options_(options), repertoire_(repertoire) {}
+      : entropy_(entropy),
+        options_(options),
+        repertoire_(repertoire),
+        other_callers_percent_(entropy.pick({15u, 40u, 60u})),
+        habit_percent_(entropy.pick({30u, 30u, 80u})) {
+    for (Habit& habit : habits_) {
+      habit.stream = entropy_.pick({0, 0, 1, 2, 3, 4, 5});
+      habit.bytes =
+          entropy_.pick({Bytes{1}, Bytes{512}, Bytes{4000}, 40_KiB, 1_MiB, 3_MiB, 12_MiB});
+    }
+  }
 
   Operation next();
 
  private:
+  struct Habit {
+    int stream = 0;
+    Bytes bytes = 0;
+  };
+
   Operation make_block_operation();
   Operation make_stream_operation();
   Operation make_capture_operation();
@@ -39,8 +54,12 @@ class Generator {
   Entropy& entropy_;
   const CaseOptions options_;
   const Repertoire repertoire_;
+  const unsigned other_callers_percent_;
+  const unsigned habit_percent_;  // of allocations
+  std::array<Habit, 4> habits_{};
   std::array<bool, kSlots> is_taken_{};
-  std::vector<int> begun_;  // streams of captures that have not been ended
+  std::array<Caller, kSlots> callers_{};  // who was to allocate what is there
+  std::vector<int> begun_;                // streams of captures that have not been ended
 };
 
 int Generator::find_slot(bool is_taken) {
@@ -53,7 +72,7 @@ int Generator::find_slot(bool is_taken) {
 }
 
 Caller Generator::make_caller() {
-  if (!entropy_.chance(15)) return Caller::kMain;
+  if (!entropy_.chance(other_callers_percent_)) return Caller::kMain;
   if (repertoire_ == Repertoire::kOneThread) return Caller::kDriverCallback;
   return entropy_.pick({Caller::kSecond, Caller::kThird, Caller::kDriverCallback});
 }
@@ -65,10 +84,7 @@ Bytes Generator::make_extreme_size() {
 
 Bytes Generator::make_size() {
   const std::uint64_t kind = entropy_.below(100);
-  if (kind < 20) return 1 + entropy_.below(64_KiB);
-  if (kind < 45) {  // asked for again and again, as magazines need it
-    return entropy_.pick({Bytes{1}, Bytes{512}, Bytes{4000}, 40_KiB, 1_MiB, 3_MiB, 12_MiB});
-  }
+  if (kind < 35) return 1 + entropy_.below(64_KiB);
   if (kind < 60) {
     return entropy_.pick({Bytes{512}, Bytes{513}, 1_MiB - 512, 1_MiB, 1_MiB + 1, 2_MiB,
                           10_MiB - 512, 10_MiB, 10_MiB + 1, 20_MiB, 20_MiB + 512});
@@ -90,11 +106,18 @@ Operation Generator::make_allocate() {
   Allocate allocate;
   allocate.slot = find_slot(false);
   is_taken_[static_cast<std::size_t>(allocate.slot)] = true;
-  allocate.stream = any_stream();
-  allocate.bytes = make_size();
+  if (entropy_.chance(habit_percent_)) {  // the same again, as magazines need it
+    const Habit& habit = habits_[entropy_.below(habits_.size())];
+    allocate.stream = habit.stream;
+    allocate.bytes = habit.bytes;
+  } else {
+    allocate.stream = any_stream();
+    allocate.bytes = make_size();
+  }
   allocate.alignment = make_alignment();
   allocate.work_ns = make_work_ns();
   allocate.caller = make_caller();
+  callers_[static_cast<std::size_t>(allocate.slot)] = allocate.caller;
   return allocate;
 }
 
@@ -110,7 +133,8 @@ Operation Generator::make_block_operation() {
   if (kind < 67)
     return FreeSized{slot, entropy_.pick({Bytes{0}, Bytes{0}, Bytes{1}}), make_caller()};
   if (kind < 73) return FreeOnStream{slot, any_stream(), make_caller()};
-  return Free{slot, make_caller()};
+  const Caller own = callers_[static_cast<std::size_t>(slot)];
+  return Free{slot, entropy_.chance(60) ? own : make_caller()};
 }
 
 Operation Generator::make_stream_operation() {
@@ -120,12 +144,13 @@ Operation Generator::make_stream_operation() {
   if (kind < 75) return Advance{entropy_.below(200'000)};
   if (kind < 84) return Order{any_stream(), any_stream()};
   if (kind < 88) return Synchronize{any_stream()};
-  if (kind < 98) {
+  if (kind < 97) {
     return Retire{any_stream(),
                   entropy_.pick({sim::StreamKind::kNonBlocking, sim::StreamKind::kBlocking}),
                   make_caller()};
   }
-  return RetireThread{make_caller()};
+  if (kind < 99) return RetireThread{make_caller()};
+  return EndThread{entropy_.pick({Caller::kSecond, Caller::kThird})};
 }
 
 // Mostly ends what was begun: captures are short, and a stream that captures is of little use.
@@ -152,7 +177,7 @@ Operation Generator::make_configure() {
   to.max_split_mib = entropy_.pick({0, 0, to.large_segment_mib, 32, 100});
   to.max_split_mib = to.max_split_mib == 0 ? 0 : std::max(to.max_split_mib, to.large_segment_mib);
   to.max_non_split_rounding_mib = entropy_.pick({20, 1, 200});
-  to.divisions = entropy_.pick({0, 0, 1, 2, 4, 8, 16});
+  to.divisions = entropy_.chance(60) ? 0 : entropy_.pick({1, 2, 4, 8, 16});
   to.garbage_percent = entropy_.pick({0, 0, 30, 80});
   to.fraction_percent = entropy_.pick({100, 100, 90, 50});
   to.rejects_early = entropy_.chance(20);

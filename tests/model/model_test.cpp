@@ -44,6 +44,11 @@ TEST_P(ModelTest, NoProgramFindsAFault) {
   EXPECT_GT(tally.deferred_frees, wanted / 200);
   EXPECT_GT(tally.captures, wanted / 1000);
   EXPECT_GT(tally.retired_streams, wanted / 1000);
+  EXPECT_GT(tally.parked_blocks, wanted / 150);
+  EXPECT_GT(tally.parked_by_others, wanted / 1000);
+  EXPECT_GT(tally.ended_threads, wanted / 2000);
+  RecordProperty("parked_blocks", std::to_string(tally.parked_blocks));
+  RecordProperty("parked_by_others", std::to_string(tally.parked_by_others));
   RecordProperty("allocations", std::to_string(tally.allocations));
   RecordProperty("ooms", std::to_string(tally.ooms));
   RecordProperty("driver_calls", std::to_string(tally.driver_calls));

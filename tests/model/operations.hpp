@@ -180,6 +180,14 @@ struct RetireThread {
   auto fields() const { return std::tuple(Field{"caller", caller}); }
 };
 
+// The thread ends, with what it has parked, and a new one takes its place. Not the main thread.
+struct EndThread {
+  Caller caller = Caller::kSecond;
+  void perform(State& state) const;
+  static constexpr const char* kName = "EndThread";
+  auto fields() const { return std::tuple(Field{"caller", caller}); }
+};
+
 struct BeginCapture {
   int stream = 0;
   CaptureMode mode = CaptureMode::kGlobal;
@@ -289,7 +297,7 @@ struct Quiesce {
 
 using Operation =
     std::variant<Allocate, Free, FreeSized, FreeOnStream, FreeAgain, FreeInterior, RecordStream,
-                 Use, Busy, Complete, Advance, Order, Synchronize, Retire, RetireThread,
+                 Use, Busy, Complete, Advance, Order, Synchronize, Retire, RetireThread, EndThread,
                  BeginCapture, EndCapture, EmptyCache, Configure, SetLimit, SetFraction,
                  SetExternal, HoldGate, OfferSlot, ResetStats, Quiesce>;
 

@@ -117,10 +117,15 @@ void Free::perform(State& state) const {
   std::optional<UserBlock>& place = state.block(slot);
   if (!place) return;
   const Address address = place->address;
+  const DeviceId device = place->device;
   const Caller as = state.choose_caller(caller);
   state.end_block(place, slot, as == Caller::kDriverCallback);
+  const std::int64_t parked = state.stats(device).parked_bytes;
   const Status status = state.call_as(as, [&] { return state.allocator().free(address); });
   check_free(state, "free", status, StatusCode::kOk);
+  if (state.stats(device).parked_bytes == parked) return;
+  ++state.tally.parked_blocks;
+  state.tally.parked_by_others += as == Caller::kSecond || as == Caller::kThird ? 1 : 0;
 }
 
 void FreeSized::perform(State& state) const {

@@ -111,6 +111,22 @@ void RetireThread::perform(State& state) const {
   }
 }
 
+void EndThread::perform(State& state) const {
+  const Caller as = state.choose_caller(caller);
+  if (as == Caller::kMain || as == Caller::kDriverCallback) return;
+  const int thread = static_cast<int>(as);
+  for (UserStream& on : state.streams()) {
+    const bool is_its_own = on.thread == thread;
+    if (on.capturing_thread && (is_its_own || *on.capturing_thread == thread)) {
+      end_capture(state, on);
+    }
+    if (is_its_own) complete(state, on);
+  }
+  RetireThread{as}.perform(state);
+  state.replace_thread(thread);
+  ++state.tally.ended_threads;
+}
+
 void BeginCapture::perform(State& state) const {
   UserStream& on = state.stream(stream);
   if (on.capturing_thread || on.handle == StreamHandle::kLegacy) return;

@@ -84,6 +84,16 @@ void State::make_streams() {
   }
 }
 
+void State::replace_thread(int number) {
+  team_.end(number);
+  for (UserStream& stream : streams_) {
+    if (stream.thread != number) continue;
+    stream.ref = call_as(static_cast<Caller>(number), [&] {
+      return sim_.get_per_thread_stream(stream.ref.device, sim::get_this_thread());
+    });
+  }
+}
+
 // Observers run with no lock held and may call anything: so they do.
 void State::add_observers() {
   allocator_->callbacks().add_oom_observer([this](const OomReport& report) {

@@ -80,6 +80,8 @@ class State {
   // Runs `call` as that caller and returns its result.
   template <class Call>
   auto call_as(Caller caller, Call call);
+  // That thread of the team, not the main one, ends and is replaced by a new one.
+  void replace_thread(int number);
   // Who must make calls that name the stream, or who was wanted. Nobody while the main thread
   // holds the gate and the stream is another thread's.
   std::optional<Caller> choose_caller(const UserStream& stream, Caller wanted) const;

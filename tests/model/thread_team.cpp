@@ -9,16 +9,30 @@ ThreadTeam::~ThreadTeam() {
     is_ending_ = true;
   }
   changed_.notify_all();
-  for (std::thread& thread : threads_)
-    thread.join();
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
+}
+
+void ThreadTeam::end(int number) {
+  if (static_cast<int>(threads_.size()) < number) return;
+  std::thread& thread = threads_[static_cast<std::size_t>(number - 1)];
+  if (!thread.joinable()) return;
+  {
+    std::lock_guard lock(mutex_);
+    leaving_ = number;
+  }
+  changed_.notify_all();
+  thread.join();
+  leaving_ = 0;
 }
 
 void ThreadTeam::run(int number, const std::function<void()>& task) {
   if (number == 0) return task();
-  while (static_cast<int>(threads_.size()) < number) {
-    const int next = static_cast<int>(threads_.size()) + 1;
-    threads_.emplace_back([this, next] { serve(next); });
-  }
+  if (static_cast<int>(threads_.size()) < number)
+    threads_.resize(static_cast<std::size_t>(number));
+  std::thread& thread = threads_[static_cast<std::size_t>(number - 1)];
+  if (!thread.joinable()) thread = std::thread([this, number] { serve(number); });
   std::unique_lock lock(mutex_);
   task_ = &task;
   turn_ = number;
@@ -29,8 +43,9 @@ void ThreadTeam::run(int number, const std::function<void()>& task) {
 void ThreadTeam::serve(int number) {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this, number] { return is_ending_ || turn_ == number; });
-    if (is_ending_) return;
+    changed_.wait(lock,
+                  [this, number] { return is_ending_ || turn_ == number || leaving_ == number; });
+    if (is_ending_ || leaving_ == number) return;
     const std::function<void()>* const task = task_;
     lock.unlock();
     (*task)();

@@ -22,6 +22,8 @@ class ThreadTeam {
   // Runs `task` to its end on the thread of that number. 0 is the thread that calls; others begin
   // when first needed and end with the team.
   void run(int number, const std::function<void()>& task);
+  // Ends the thread of that number, not 0, if it has begun; the next task there begins a new one.
+  void end(int number);
 
  private:
   void serve(int number);
@@ -30,6 +32,7 @@ class ThreadTeam {
   std::condition_variable changed_;
   int turn_ = 0;  // whose task is waiting or running; 0: nobody's
   const std::function<void()>* task_ = nullptr;
+  int leaving_ = 0;  // who is to end; 0: nobody
   bool is_ending_ = false;
   std::vector<std::thread> threads_;  // of the numbers from 1 on
 };
