@@ -52,23 +52,24 @@ DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
 Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes,
                                           Bytes alignment) noexcept {
   const StreamHandle stream = to_canonical(handle);
-  Block* evicted = nullptr;
   if (ThreadMagazines* const own = find_thread_magazines(serial_)) {
     const ThreadMagazines::Miss miss = own->note_miss(bytes, stream);
-    evicted = return_in_lanes(miss.evicted, *own);
-    if (miss.note.stream != nullptr && alignment <= kMinBlock && evicted == nullptr) {
+    const bool has_leaving = miss.has_leaving && return_in_lanes(*own);
+    if (miss.note.stream != nullptr && alignment <= kMinBlock && !has_leaving) {
       if (Block* block = allocate_in_lane(miss.note, bytes, *own)) return block->address;
     }
   }
-  return allocate_locked(stream, bytes, alignment, evicted);
+  return allocate_locked(stream, bytes, alignment);
 }
 
-Result<Address> DeviceAllocator::allocate_locked(StreamHandle handle, Bytes bytes, Bytes alignment,
-                                                 Block* evicted) {
+Result<Address> DeviceAllocator::allocate_locked(StreamHandle handle, Bytes bytes,
+                                                 Bytes alignment) {
   Section section(*this);
   ThreadMagazines* const own = join_thread();
-  if (own != nullptr) take_counts(*own);
-  free_parked(evicted);
+  if (own != nullptr) {
+    take_counts(*own);
+    free_parked(own->take_all_leaving());
+  }
   settle_frees();
   Stream& stream = streams_.find_or_add(handle);
   ++stream.references;  // until the request is served or refused

@@ -128,8 +128,8 @@ class DeviceAllocator {
   class Section;
 
   // --- device_allocator.cpp: the algorithm ---
-  Result<Address> allocate_locked(StreamHandle stream, Bytes bytes, Bytes alignment,
-                                  Block* evicted) QUARRY_EXCLUDES(mutex_);
+  Result<Address> allocate_locked(StreamHandle stream, Bytes bytes, Bytes alignment)
+      QUARRY_EXCLUDES(mutex_);
   void settle_frees() QUARRY_REQUIRES(mutex_);
   void collect_fences() QUARRY_REQUIRES(mutex_);
   Request make_request(Stream& stream, Bytes bytes, Bytes alignment) const QUARRY_REQUIRES(mutex_);
@@ -158,7 +158,7 @@ class DeviceAllocator {
   Block* allocate_in_lane(const StreamNote& note, Bytes bytes, ThreadMagazines& own)
       QUARRY_EXCLUDES(mutex_);
   bool free_in_lane(Block& block, ThreadMagazines& own) QUARRY_EXCLUDES(mutex_);
-  Block* return_in_lanes(Block* list, ThreadMagazines& own) QUARRY_EXCLUDES(mutex_);
+  bool return_in_lanes(ThreadMagazines& own) QUARRY_EXCLUDES(mutex_);
   bool may_free_in_lane(const Block& block, int lane) const;
   void take_back_in_lane(Block& block, ThreadMagazines& own);
   void count(const InactiveSplitChange& change, StatFamily family, ThreadMagazines& own);

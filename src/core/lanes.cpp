@@ -90,27 +90,27 @@ void DeviceAllocator::count(const InactiveSplitChange& change, StatFamily family
   counts.is_empty = false;
 }
 
-// Blocks that had to leave a magazine, linked by Block::left; those that have to be returned under
-// the device's mutex come back.
-Block* DeviceAllocator::return_in_lanes(Block* list,
-                                        ThreadMagazines& own) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  Block* rest = nullptr;
-  while (Block* block = list) {
-    list = block->left;
-    const int number = block->owner->lane.load(std::memory_order_relaxed);
-    if (number != kNoLane) {
-      const SpinLockHold lane_hold(mutex_.get(number).lock);
-      if (may_free_in_lane(*block, number)) {
-        const SpinLockHold own_hold(own.lock());
-        block->left = nullptr;
-        take_back_in_lane(*block, own);
-        continue;
-      }
+// Blocks that are leaving the thread's magazines go back to their streams. True: some can do so
+// only under the device's mutex.
+bool DeviceAllocator::return_in_lanes(ThreadMagazines& own) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  while (true) {
+    int number = kNoLane;
+    {
+      const SpinLockHold own_hold(own.lock());
+      const Block* const block = own.get_leaving();
+      if (block == nullptr) return false;
+      number = block->owner->lane.load(std::memory_order_relaxed);
     }
-    block->left = rest;
-    rest = block;
+    if (number == kNoLane) return true;
+    const SpinLockHold lane_hold(mutex_.get(number).lock);
+    const SpinLockHold own_hold(own.lock());
+    // The same block, or none if somebody has emptied the magazines meanwhile.
+    Block* const block = own.get_leaving();
+    if (block == nullptr) return false;
+    if (!may_free_in_lane(*block, number)) return true;
+    own.take_leaving();
+    take_back_in_lane(*block, own);
   }
-  return rest;
 }
 
 std::uint64_t DeviceAllocator::get_free_count() {

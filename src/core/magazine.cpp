@@ -11,8 +11,9 @@ ThreadMagazines::Miss ThreadMagazines::note_miss(Bytes bytes, StreamHandle handl
   Miss miss;
   const SpinLockHold hold(lock_);
   if (!routing_.allows_parking()) return miss;
-  if (size > kSmallMax) empty_large(&miss.evicted);
-  remember(get_set(size, handle), size, handle, &miss.evicted);
+  if (size > kSmallMax) empty_large();
+  remember(get_set(size, handle), size, handle);
+  miss.has_leaving = leaving_ != nullptr;
   miss.note = find_stream(handle);
   return miss;
 }
@@ -29,15 +30,14 @@ void ThreadMagazines::forget_streams() noexcept {
 
 // A size that is asked for again gets a magazine, if need be in place of the one that was not used
 // for longest.
-void ThreadMagazines::remember(Set& set, Bytes size, StreamHandle handle,
-                               Block** evicted) noexcept {
+void ThreadMagazines::remember(Set& set, Bytes size, StreamHandle handle) noexcept {
   ++clock_;
   Magazine* magazine = find(set, size, handle);
   if (magazine == nullptr) {
     magazine = &*std::min_element(
         set.begin(), set.end(),
         [](const Magazine& a, const Magazine& b) { return a.last_use < b.last_use; });
-    empty(*magazine, evicted);
+    empty(*magazine);
     *magazine = Magazine{};
     magazine->size = size;
     magazine->handle = handle;
@@ -47,34 +47,50 @@ void ThreadMagazines::remember(Set& set, Bytes size, StreamHandle handle,
 }
 
 // A large request that is not served from here may do with one of these: all go back first.
-void ThreadMagazines::empty_large(Block** list) noexcept {
+void ThreadMagazines::empty_large() noexcept {
   if (large_parked_ == 0) return;
   for (Set& set : sets_) {
     for (Magazine& magazine : set) {
-      if (magazine.size > kSmallMax) empty(magazine, list);
+      if (magazine.size > kSmallMax) empty(magazine);
     }
   }
 }
 
-void ThreadMagazines::empty(Magazine& magazine, Block** list) noexcept {
+void ThreadMagazines::empty(Magazine& magazine) noexcept {
   if (magazine.size > kSmallMax) large_parked_ -= magazine.count;
   while (Block* block = magazine.top) {
     magazine.top = block->left;
-    block->left = *list;
-    *list = block;
-    parked_bytes_ -= static_cast<std::int64_t>(block->size);
+    block->left = leaving_;
+    leaving_ = block;
   }
   magazine.count = 0;
 }
 
+void ThreadMagazines::take_leaving() noexcept {
+  Block& block = *leaving_;
+  leaving_ = block.left;
+  block.left = nullptr;
+  parked_bytes_ -= static_cast<std::int64_t>(block.size);
+}
+
+Block* ThreadMagazines::take_list_of_leaving() noexcept {
+  for (const Block* block = leaving_; block != nullptr; block = block->left)
+    parked_bytes_ -= static_cast<std::int64_t>(block->size);
+  return std::exchange(leaving_, nullptr);
+}
+
+Block* ThreadMagazines::take_all_leaving() noexcept {
+  const SpinLockHold hold(lock_);
+  return take_list_of_leaving();
+}
+
 Block* ThreadMagazines::take_all() noexcept {
   const SpinLockHold hold(lock_);
-  Block* list = nullptr;
   for (Set& set : sets_) {
     for (Magazine& magazine : set)
-      empty(magazine, &list);
+      empty(magazine);
   }
-  return list;
+  return take_list_of_leaving();
 }
 
 bool ThreadMagazines::take_counts(ThreadCounts& counts) noexcept {

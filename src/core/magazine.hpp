@@ -49,11 +49,10 @@ class alignas(64) ThreadMagazines {
   // A parked block for a request of `bytes` on `handle`, marked held again; null if there is none
   // or the short way is closed.
   Block* try_take(Bytes bytes, StreamHandle handle) noexcept;
-  // After a miss: remembers the size. Blocks that had to make room for it come out (linked by
-  // Block::left): the caller returns them to the device. Also says what stream the handle means,
-  // if the thread was told.
+  // After a miss: remembers the size. Blocks that had to make room for it are leaving: the caller
+  // returns them to the device. Also says what stream the handle means, if the thread was told.
   struct Miss {
-    Block* evicted = nullptr;
+    bool has_leaving = false;
     StreamNote note;
   };
   Miss note_miss(Bytes bytes, StreamHandle handle) noexcept;
@@ -71,6 +70,12 @@ class alignas(64) ThreadMagazines {
     const StreamNote& note = notes_[get_note_index(handle)];
     return note.handle == handle ? note : StreamNote{};
   }
+  // A block that is leaving, null if none. It stays parked, for everybody else, until it is taken
+  // out: by its thread with the block's lane held, or by take_all. So nobody overlooks it.
+  Block* get_leaving() const noexcept QUARRY_REQUIRES(lock_) { return leaving_; }
+  void take_leaving() noexcept QUARRY_REQUIRES(lock_);
+  // All that are leaving, linked by Block::left. The device's mutex is held.
+  Block* take_all_leaving() noexcept;
   // These two under the device's mutex.
   void remember_stream(const StreamNote& note) noexcept;
   void forget_streams() noexcept;
@@ -116,10 +121,10 @@ class alignas(64) ThreadMagazines {
   using Set = std::array<Magazine, kWays>;
   Set& get_set(Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_);
   static Magazine* find(Set& set, Bytes size, StreamHandle handle) noexcept;
-  void remember(Set& set, Bytes size, StreamHandle handle, Block** evicted) noexcept
-      QUARRY_REQUIRES(lock_);
-  void empty(Magazine& magazine, Block** list) noexcept QUARRY_REQUIRES(lock_);
-  void empty_large(Block** list) noexcept QUARRY_REQUIRES(lock_);
+  void remember(Set& set, Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_);
+  void empty(Magazine& magazine) noexcept QUARRY_REQUIRES(lock_);
+  void empty_large() noexcept QUARRY_REQUIRES(lock_);
+  Block* take_list_of_leaving() noexcept QUARRY_REQUIRES(lock_);
 
   const RoutingWord& routing_;
   SpinLock lock_;
@@ -128,6 +133,7 @@ class alignas(64) ThreadMagazines {
   std::uint32_t clock_ QUARRY_GUARDED_BY(lock_) = 0;
   std::int64_t parked_bytes_ QUARRY_GUARDED_BY(lock_) = 0;
   std::int64_t large_parked_ QUARRY_GUARDED_BY(lock_) = 0;  // blocks of more than 1 MiB
+  Block* leaving_ QUARRY_GUARDED_BY(lock_) = nullptr;       // linked by Block::left; parked still
   ThreadCounts counts_ QUARRY_GUARDED_BY(lock_);
   std::array<Set, kSets> sets_ QUARRY_GUARDED_BY(lock_);
   std::array<StreamNote, kStreamNotes> notes_ QUARRY_GUARDED_BY(lock_);
@@ -194,6 +200,8 @@ inline bool ThreadMagazines::try_park(Block& block) noexcept {
 template <class Visit>
 void ThreadMagazines::for_each(Visit visit) noexcept {
   const SpinLockHold hold(lock_);
+  for (const Block* block = leaving_; block != nullptr; block = block->left)
+    visit(*block);
   for (const Set& set : sets_) {
     for (const Magazine& magazine : set) {
       for (const Block* block = magazine.top; block != nullptr; block = block->left)

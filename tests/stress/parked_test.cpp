@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -179,6 +181,74 @@ TEST(ParkedTest, DemandsThatFitAreServedFromTheMagazinesOfOthers) {
       kParkers);
   EXPECT_EQ(refused.load(), 0);
   world.finish();
+}
+
+// Room on the device that threads agree about: who has it may ask for that many blocks.
+class Room {
+ public:
+  explicit Room(std::size_t blocks) : blocks_(blocks) {}
+  void take(std::size_t blocks) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return blocks_ >= blocks; });
+    blocks_ -= blocks;
+  }
+  void give_back(std::size_t blocks) {
+    {
+      std::lock_guard lock(mutex_);
+      blocks_ += blocks;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t blocks_;
+};
+
+// Two blocks of one stream, which then park, and one of another, whose miss puts the two out of
+// their magazine. On their way back they are still what others need, and what a validation finds.
+void put_out_of_magazines(bool validates) {
+  World world(2 * kWhole);
+  world.driver().set_hook([](DriverEntry) { std::this_thread::yield(); });
+  Room room(2);
+  std::atomic<int> refused{0};
+  std::atomic<int> running{kThreads};
+  World::run_threads(
+      [&](int number) {
+        if (number == kThreads) {
+          for (int i = 0; i < 1000 && running > 0; ++i)
+            world.allocator().validate();
+          return;
+        }
+        const StreamRef streams[] = {world.sim().create_stream(0, sim::StreamKind::kNonBlocking),
+                                     world.sim().create_stream(0, sim::StreamKind::kNonBlocking)};
+        for (std::size_t round = 0; round < 1000; ++round) {
+          const std::size_t count = 2 - round % 2;
+          room.take(count);
+          std::vector<Held> held;
+          for (std::size_t i = 0; i < count; ++i) {
+            const auto block = world.allocate(streams[round % 2], kWhole);
+            refused += block ? 0 : 1;
+            if (block) held.push_back(*block);
+          }
+          for (const Held& block : held)
+            world.free(block);
+          room.give_back(count);
+        }
+        --running;
+      },
+      validates ? kThreads + 1 : kThreads);
+  EXPECT_EQ(refused.load(), 0) << "false out-of-memory results";
+  world.finish();
+}
+
+TEST(ParkedTest, BlocksOnTheirWayOutOfAMagazineAreFoundByWhoRunsOutOfMemory) {
+  put_out_of_magazines(false);
+}
+
+TEST(ParkedTest, BlocksOnTheirWayOutOfAMagazineAreFoundByAValidation) {
+  put_out_of_magazines(true);
 }
 
 // --- Fork --------------------------------------------------------------------------------------
