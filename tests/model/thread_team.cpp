@@ -24,6 +24,7 @@ void ThreadTeam::end(int number) {
   }
   changed_.notify_all();
   thread.join();
+  std::lock_guard lock(mutex_);
   leaving_ = 0;
 }
 
