@@ -173,7 +173,8 @@ class DeviceAllocator {
 
   // --- parking.cpp: the magazines of threads, seen from the device ---
   ThreadMagazines* join_thread() QUARRY_REQUIRES(mutex_);
-  bool empty_magazines() QUARRY_REQUIRES(mutex_);
+  // nullopt: of both families.
+  bool empty_magazines(std::optional<StatFamily> family = {}) QUARRY_REQUIRES(mutex_);
   bool free_parked(Block* list) QUARRY_REQUIRES(mutex_);
   void take_counts(ThreadMagazines& magazines) QUARRY_REQUIRES(mutex_);
   void take_all_counts() QUARRY_REQUIRES(mutex_);
@@ -185,6 +186,8 @@ class DeviceAllocator {
   Result<Block*> climb_last_rung(const Request& request) QUARRY_REQUIRES(mutex_);
   Result<Block*> release_and_grow(const Request& request, FreeGate::Entry* gate)
       QUARRY_REQUIRES(mutex_);
+  bool may_grow_beside_parked(const Request& request) const QUARRY_REQUIRES(mutex_);
+  Block* search_magazines(const Request& request) QUARRY_REQUIRES(mutex_);
   Block* search_again(const Request& request) QUARRY_REQUIRES(mutex_);
   bool ask_callbacks(const Request& request) QUARRY_REQUIRES(mutex_);
   Result<Block*> grow(const Request& request) QUARRY_REQUIRES(mutex_);

@@ -84,11 +84,12 @@ Block* ThreadMagazines::take_all_leaving() noexcept {
   return take_list_of_leaving();
 }
 
-Block* ThreadMagazines::take_all() noexcept {
+Block* ThreadMagazines::take_all(std::optional<StatFamily> family) noexcept {
   const SpinLockHold hold(lock_);
   for (Set& set : sets_) {
-    for (Magazine& magazine : set)
-      empty(magazine);
+    for (Magazine& magazine : set) {
+      if (!family.has_value() || *family == get_family(magazine.size)) empty(magazine);
+    }
   }
   return take_list_of_leaving();
 }

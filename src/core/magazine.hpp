@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <optional>
 #include <cstdint>
 
 #include "base/bytes.hpp"
@@ -80,8 +81,9 @@ class alignas(64) ThreadMagazines {
   void remember_stream(const StreamNote& note) noexcept;
   void forget_streams() noexcept;
 
-  // Takes everything out, linked by Block::left; null if empty. The device's mutex is held.
-  Block* take_all() noexcept;
+  // Takes everything of the family out (nullopt: of both), linked by Block::left; null if empty.
+  // The device's mutex is held.
+  Block* take_all(std::optional<StatFamily> family) noexcept;
   // Moves the figures since the last call to `counts`; false if there are none.
   bool take_counts(ThreadCounts& counts) noexcept;
   Bytes get_parked_bytes() noexcept;

@@ -26,13 +26,13 @@ ThreadMagazines* DeviceAllocator::join_thread() {
 }
 
 // True if any block came out. Afterwards no thread is inside a short way that began before.
-bool DeviceAllocator::empty_magazines() {
+bool DeviceAllocator::empty_magazines(std::optional<StatFamily> family) {
   bool is_any = false;
   for (std::size_t i = 0; i < magazines_.size();) {
     ThreadMagazines& magazines = *magazines_[i];
     const bool has_thread_ended = magazines.has_thread_ended();
     take_counts(magazines);
-    is_any |= free_parked(magazines.take_all());
+    is_any |= free_parked(has_thread_ended ? magazines.take_all({}) : magazines.take_all(family));
     if (!has_thread_ended) {
       ++i;
       continue;

@@ -28,8 +28,9 @@ Result<Block*> DeviceAllocator::reclaim(const Request& request) {
 
 // Null: out of memory.
 Result<Block*> DeviceAllocator::climb(const Request& request) {
-  if (empty_magazines()) {
-    if (Block* block = find_fitting(request)) return block;
+  const bool is_beside_parked = may_grow_beside_parked(request);
+  if (!is_beside_parked) {
+    if (Block* block = search_magazines(request)) return block;
   }
   if (ask_callbacks(request)) {
     if (Block* block = search_again(request)) return block;
@@ -40,6 +41,10 @@ Result<Block*> DeviceAllocator::climb(const Request& request) {
     return nullptr;
   }
   Result<Block*> grown = grow(request);
+  if (is_beside_parked && grown.is_ok()) {
+    if (grown.value() == nullptr) grown = search_magazines(request);
+    else request.stream->grown_beside_parked += request.segment_bytes;
+  }
   if (!grown.is_ok() || grown.value() != nullptr) return grown;
   if (release_oversize(request)) {
     grown = grow(request);
@@ -89,6 +94,22 @@ Result<Block*> DeviceAllocator::release_and_grow(const Request& request, FreeGat
   Result<Block*> grown = grow(request);
   if (!grown.is_ok() || grown.value() != nullptr) return grown;
   return search_again(request);
+}
+
+// What is parked is searched before the driver is asked, but for a little: a thread whose sizes
+// all fit into its magazines would otherwise empty them again and again, and never reserve enough
+// for its whole working set. Only for small requests, which share segments of 2 MiB.
+bool DeviceAllocator::may_grow_beside_parked(const Request& request) const {
+  constexpr Bytes kLeast = 2 * kSmallSegment;
+  if (magazines_.empty() || request.family != StatFamily::kSmall) return false;
+  if (is_over_limit(request.segment_bytes)) return false;
+  const auto reserved = static_cast<Bytes>(stats_.reserved_bytes.all.current);
+  return request.stream->grown_beside_parked + request.segment_bytes <=
+         std::max(kLeast, reserved / 1024);
+}
+
+Block* DeviceAllocator::search_magazines(const Request& request) {
+  return empty_magazines(request.family) ? find_fitting(request) : nullptr;
 }
 
 Block* DeviceAllocator::search_again(const Request& request) {

@@ -36,6 +36,7 @@ struct alignas(64) Stream {
   std::atomic<int> lane{kNoLane};
   std::uint32_t references = 0;  // blocks owned, foreign uses
   Bytes cached_bytes = 0;        // of free blocks that it owns
+  Bytes grown_beside_parked = 0;  // segments obtained although blocks were parked (reclaim.cpp)
   // Fences by age: sealed ones from the oldest to the newest, and the one not sealed yet.
   Fence* oldest_fence = nullptr;
   Fence* newest_fence = nullptr;

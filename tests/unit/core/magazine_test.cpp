@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/support/scenario.hpp"
@@ -195,6 +196,51 @@ TEST_F(MagazineTest, SizesThatShareASetReplaceTheLongestUnused) {
   s_.allocator().validate();
   ASSERT_EQ(s_.empty_cache(), StatusCode::kOk);
   EXPECT_EQ(s_.reserved(), 0u);
+}
+
+// The sizes of a transformer layer, each freed two later: the second pass grows for what the first
+// parked, within the allowance, and from then on every request is served from a magazine.
+TEST_F(MagazineTest, AWorkingSetThatHardlyFitsGrowsALittleInsteadOfEmptyingMagazines) {
+  constexpr Bytes kSizes[] = {3072,   9216,   12288,  393216, 786432, 4096,   8192,   16384,
+                              98304,  196608, 512,    1024,   2048,   24576,  49152,  65536,
+                              131072, 262144, 524288, 655360, 327680, 163840, 81920,  40960};
+  Address held[3] = {};
+  std::size_t step = 0;
+  const auto pass = [&](bool is_served_by_magazines) {
+    for (const Bytes size : kSizes) {
+      ASSERT_EQ(s_.free(std::exchange(held[step % 3], 0)), StatusCode::kOk);
+      const Bytes before = parked();
+      held[step++ % 3] = s_.malloc(size);
+      if (is_served_by_magazines) {
+        ASSERT_EQ(before - parked(), size);
+      }
+    }
+  };
+  for (int i = 0; i < 4; ++i)
+    pass(false);
+  const auto reserved = s_.stats().reserved_bytes.all.current;
+  pass(true);
+  EXPECT_EQ(s_.stats().reserved_bytes.all.current, reserved);
+  EXPECT_LE(reserved, static_cast<std::int64_t>(8_MiB));
+}
+
+TEST_F(MagazineTest, TheAllowanceIsSpentOnceAndThenMagazinesAreEmptiedFirst) {
+  // Twice as many sizes as the magazines and the allowance can hold.
+  std::vector<Bytes> sizes;
+  for (Bytes size = 100 * 512; size <= 1_MiB; size += 64 * 512)
+    sizes.push_back(size);
+  for (int i = 0; i < 6; ++i) {
+    for (const Bytes size : sizes)
+      ASSERT_EQ(s_.free(s_.malloc(size)), StatusCode::kOk);
+  }
+  EXPECT_LE(s_.stats().reserved_bytes.all.current, static_cast<std::int64_t>(2_MiB + 4_MiB));
+}
+
+TEST_F(MagazineTest, ALimitIsNoReasonToRefuseWhatIsParked) {
+  ASSERT_TRUE(s_.allocator().set_limit(0, 2_MiB).is_ok());
+  make_popular(1_MiB);
+  make_popular(700_KiB);
+  EXPECT_NE(s_.malloc(900_KiB), 0u);
 }
 
 }  // namespace
