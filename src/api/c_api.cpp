@@ -92,7 +92,9 @@ Status free_with_allocator(void* ptr, Body&& body) {
   return process->visit([&](auto& allocator) -> Status { return body(allocator); });
 }
 
-Status allocate(void** ptr, size_t bytes, size_t alignment, int device, quarry_stream stream) {
+// `miss` is what the short way left, or empty.
+Status allocate(void** ptr, size_t bytes, size_t alignment, int device, quarry_stream stream,
+                const Allocator::Miss& miss) {
   if (Status status = require(ptr, "ptr"); !status.is_ok()) return status;
   *ptr = nullptr;
   auto process = find_process();
@@ -101,7 +103,7 @@ Status allocate(void** ptr, size_t bytes, size_t alignment, int device, quarry_s
   note_stream_use(ref.handle);
   auto address = process.value()->visit([&]<class Any>(Any& allocator) -> Result<Address> {
     if constexpr (std::is_same_v<Any, Allocator>) {
-      return allocator.allocate_from_device(ref, bytes, alignment);
+      return allocator.allocate_after_miss(ref, bytes, alignment, miss);
     } else {
       return allocator.allocate(ref, bytes, alignment);
     }
@@ -186,20 +188,21 @@ quarry_status quarry_get_device_count(int* count) {
 // Most calls are served from the calling thread's magazines, in the first lines.
 quarry_status quarry_malloc(void** ptr, size_t bytes, int device, quarry_stream stream) {
   Process* const process = peek_process();
+  Allocator::Miss miss;
   if (process != nullptr && process->allocator() != nullptr && ptr != nullptr) [[likely]] {
     const StreamRef ref{device, to_handle(stream)};
-    if (const Address address = process->allocator()->take_parked(ref, bytes)) [[likely]] {
+    if (const Address address = process->allocator()->take_parked(ref, bytes, miss)) [[likely]] {
       *ptr = to_pointer(address);
       return QUARRY_OK;
     }
   }
-  return run([&] { return allocate(ptr, bytes, 512, device, stream); });
+  return run([&] { return allocate(ptr, bytes, kMinBlock, device, stream, miss); });
 }
 
 quarry_status quarry_malloc_aligned(void** ptr, size_t bytes, size_t alignment, int device,
                                     quarry_stream stream) {
   if (alignment == kMinBlock) return quarry_malloc(ptr, bytes, device, stream);
-  return run([&] { return allocate(ptr, bytes, alignment, device, stream); });
+  return run([&] { return allocate(ptr, bytes, alignment, device, stream, {}); });
 }
 
 void quarry_free(void* ptr) {

@@ -88,7 +88,12 @@ Result<DeviceAllocator*> Allocator::find_device(DeviceId device) const {
                                                   std::to_string(device_count() - 1));
 }
 
-Result<Address> Allocator::allocate_from_device(StreamRef stream, Bytes bytes, Bytes alignment) {
+Result<Address> Allocator::allocate_after_miss(StreamRef stream, Bytes bytes, Bytes alignment,
+                                               const Miss& miss) {
+  if (miss.note.stream != nullptr) {  // whoever was told of it has checked the rest
+    DeviceAllocator& device = *devices_[static_cast<std::size_t>(stream.device)];
+    return device.allocate(stream.handle, bytes, alignment, miss);
+  }
   auto device = find_device(stream.device);
   if (!device.is_ok()) return std::move(device).status();
   if (Status status = check_alignment(alignment); !status.is_ok()) return status;
@@ -97,7 +102,7 @@ Result<Address> Allocator::allocate_from_device(StreamRef stream, Bytes bytes, B
     return Status(StatusCode::kOutOfMemory,
                   "CUDA out of memory. Tried to allocate more than 1EB memory.");
   }
-  return device.value()->allocate(stream.handle, bytes, alignment);
+  return device.value()->allocate(stream.handle, bytes, alignment, miss);
 }
 
 Status Allocator::explain_pointer(Address address, PointerUse use, const char* call) const {

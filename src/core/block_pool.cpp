@@ -28,7 +28,8 @@ void BlockPool::insert(Block& block) {
   const std::size_t bin = block.size / kBinStep;
   std::unique_ptr<Page>& page = index.pages[bin / kPageBins];
   if (page == nullptr) page = std::make_unique<Page>();
-  page->bins[bin % kPageBins].insert(block);
+  BlockTree& blocks = page->bins[bin % kPageBins];
+  is_ordered_ ? blocks.insert(block) : blocks.push(block);
   page->non_empty |= 1ull << (bin % kPageBins);
   index.non_empty_pages |= 1ull << (bin / kPageBins);
 }

@@ -18,6 +18,9 @@ namespace quarry {
 
 class BlockPool {
  public:
+  // Whether blocks of one size up to 1 MiB are found by their segment's age and address, as
+  // PyTorch does, or the one that was freed last, which is faster and just as good. From now on.
+  void set_ordered(bool is_ordered) noexcept { is_ordered_ = is_ordered; }
   // Makes the index of a stream: afterwards insert and remove of its blocks change nothing else.
   void prepare(const Stream& stream);
   // Under block.owner, which decides who finds it. The block's age counts from now.
@@ -71,6 +74,7 @@ class BlockPool {
 
   std::vector<std::unique_ptr<StreamIndex>> by_stream_;  // at Stream::index
   std::uint32_t searches_ = 0;
+  bool is_ordered_ = true;
 };
 
 template <class Visit>

@@ -13,6 +13,14 @@ class BlockTree {
   bool is_empty() const noexcept { return root_ == nullptr; }
 
   void insert(Block& block) noexcept;
+  // Puts `block` first whatever its order: for trees whose blocks are all as good as each other.
+  // Afterwards `first` and `next` give every block once, in no order.
+  void push(Block& block) noexcept {
+    block.left = block.parent = nullptr;
+    block.right = root_;
+    if (root_ != nullptr) root_->parent = &block;
+    root_ = &block;
+  }
   void remove(Block& block) noexcept;  // `block` is in this tree
 
   // The first in order; null if empty.

@@ -49,17 +49,14 @@ DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
 // --- malloc ---
 
 // What the thread's magazines could not serve: from the stream's lane, or with everything locked.
-Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes,
-                                          Bytes alignment) noexcept {
-  const StreamHandle stream = to_canonical(handle);
-  if (ThreadMagazines* const own = find_thread_magazines(serial_)) {
-    const ThreadMagazines::Miss miss = own->note_miss(bytes, stream);
-    const bool has_leaving = miss.has_leaving && return_in_lanes(*own);
-    if (miss.note.stream != nullptr && alignment <= kMinBlock && !has_leaving) {
-      if (Block* block = allocate_in_lane(miss.note, bytes, *own)) return block->address;
-    }
+Result<Address> DeviceAllocator::allocate(StreamHandle stream, Bytes bytes, Bytes alignment,
+                                          const ThreadMagazines::Miss& miss) noexcept {
+  ThreadMagazines* const own = find_thread_magazines(serial_);
+  const bool has_leaving = miss.has_leaving && return_in_lanes(*own);
+  if (miss.note.stream != nullptr && alignment <= kMinBlock && !has_leaving) {
+    if (Block* block = allocate_in_lane(miss.note, bytes, *own)) return block->address;
   }
-  return allocate_locked(stream, bytes, alignment);
+  return allocate_locked(to_canonical(stream), bytes, alignment);
 }
 
 Result<Address> DeviceAllocator::allocate_locked(StreamHandle handle, Bytes bytes,

@@ -61,8 +61,8 @@ class DeviceAllocator {
 
   // See Allocator for the meaning of each. The calling thread's magazines could not serve the
   // request, or take the block.
-  Result<Address> allocate(StreamHandle stream, Bytes bytes, Bytes alignment) noexcept
-      QUARRY_EXCLUDES(mutex_);
+  Result<Address> allocate(StreamHandle stream, Bytes bytes, Bytes alignment,
+                           const ThreadMagazines::Miss& miss) noexcept QUARRY_EXCLUDES(mutex_);
   // How a block comes back, whose is_held the caller has exchanged from true to false; nullopt
   // owner: to the stream that it belongs to.
   void free(Block& block, std::optional<StreamHandle> new_owner) noexcept QUARRY_EXCLUDES(mutex_);

@@ -6,16 +6,13 @@
 
 namespace quarry {
 
-ThreadMagazines::Miss ThreadMagazines::note_miss(Bytes bytes, StreamHandle handle) noexcept {
+void ThreadMagazines::note_miss(Bytes bytes, StreamHandle handle, Miss& miss) noexcept {
+  if (bytes == 0 || bytes >= kRequestMax) return;  // not to be served at all
   const Bytes size = round_up(bytes, kMinBlock);
-  Miss miss;
-  const SpinLockHold hold(lock_);
-  if (!routing_.allows_parking()) return miss;
   if (size > kSmallMax) empty_large();
   remember(get_set(size, handle), size, handle);
   miss.has_leaving = leaving_ != nullptr;
   miss.note = find_stream(handle);
-  return miss;
 }
 
 void ThreadMagazines::remember_stream(const StreamNote& note) noexcept {

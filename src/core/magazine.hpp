@@ -20,8 +20,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <optional>
 #include <cstdint>
+#include <optional>
 
 #include "base/bytes.hpp"
 #include "base/mutex.hpp"
@@ -48,15 +48,13 @@ class alignas(64) ThreadMagazines {
   explicit ThreadMagazines(const RoutingWord& routing) noexcept : routing_(routing) {}
 
   // A parked block for a request of `bytes` on `handle`, marked held again; null if there is none
-  // or the short way is closed.
-  Block* try_take(Bytes bytes, StreamHandle handle) noexcept;
-  // After a miss: remembers the size. Blocks that had to make room for it are leaving: the caller
-  // returns them to the device. Also says what stream the handle means, if the thread was told.
+  // or the short way is closed. A miss remembers the size; blocks that had to make room for it are
+  // leaving, and the caller returns them to the device.
   struct Miss {
     bool has_leaving = false;
-    StreamNote note;
+    StreamNote note;  // what the handle means
   };
-  Miss note_miss(Bytes bytes, StreamHandle handle) noexcept;
+  Block* try_take(Bytes bytes, StreamHandle handle, Miss& miss) noexcept;
 
   // Parks a block that its user gave up and nobody else has (Block::is_held was exchanged to
   // false). False if it does not qualify: free it under the device's mutex.
@@ -123,6 +121,7 @@ class alignas(64) ThreadMagazines {
   using Set = std::array<Magazine, kWays>;
   Set& get_set(Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_);
   static Magazine* find(Set& set, Bytes size, StreamHandle handle) noexcept;
+  void note_miss(Bytes bytes, StreamHandle handle, Miss& miss) noexcept QUARRY_REQUIRES(lock_);
   void remember(Set& set, Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_);
   void empty(Magazine& magazine) noexcept QUARRY_REQUIRES(lock_);
   void empty_large() noexcept QUARRY_REQUIRES(lock_);
@@ -156,14 +155,16 @@ inline ThreadMagazines::Magazine* ThreadMagazines::find(Set& set, Bytes size,
   return nullptr;
 }
 
-inline Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle) noexcept {
+inline Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle, Miss& miss) noexcept {
   const Bytes size = round_up(bytes, kMinBlock);
   const SpinLockHold hold(lock_);
   if (!routing_.allows_parking()) [[unlikely]]
     return nullptr;
   Magazine* const magazine = find(get_set(size, handle), size, handle);
-  if (magazine == nullptr || magazine->top == nullptr) [[unlikely]]
+  if (magazine == nullptr || magazine->top == nullptr) [[unlikely]] {
+    note_miss(bytes, handle, miss);
     return nullptr;
+  }
   Block& block = *magazine->top;
   magazine->top = block.left;
   --magazine->count;

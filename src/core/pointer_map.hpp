@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the address of a block that a user holds to the block: what free(address) asks first. One
-// for all devices. Lookups take no lock and write nothing; changes take one of 64 shards' locks.
-// Points, never owns.
+// for all devices. Lookups take no lock and write nothing; changes take a shard's lock. The shard
+// is that of the 2 MiB around the address, and there are many: blocks of one segment share shards,
+// blocks of different threads' segments hardly ever do, so that threads do not pass cache lines to
+// and fro. Points, never owns.
 //
 // How a lookup without a lock can be right: an entry's block is written before its address is
 // published, and its address is withdrawn before its block is overwritten; a reader that sees the
@@ -11,7 +13,6 @@
 // until the end; the sum of all such is less than the live one.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -45,40 +46,49 @@ class PointerMap {
     std::atomic<std::uint64_t> key{0};  // address | device; 0: empty
     std::atomic<Block*> block{nullptr};
   };
-  struct Table {
-    explicit Table(std::size_t capacity)
-        : mask(capacity - 1), entries(std::make_unique<Entry[]>(capacity)) {}
-    const std::size_t mask;  // capacity - 1, of a power of two; at most half full
-    const std::unique_ptr<Entry[]> entries;
+  // Followed by its entries in memory: one load less on the way to them.
+  struct alignas(64) Table {
+    static Table* make(std::size_t capacity);
+    struct Delete {
+      void operator()(Table* table) const noexcept;
+    };
+    Entry& at(std::size_t place) const noexcept {
+      return reinterpret_cast<Entry*>(const_cast<Table*>(this) + 1)[place];
+    }
+    std::size_t mask = 0;  // capacity - 1, of a power of two; at most half full
   };
   // Open addressing with linear probing; deletion shifts entries back, so no tombstones pile up.
   struct alignas(64) Shard {
     std::atomic<const Table*> table{nullptr};
     mutable SpinLock lock;
-    std::vector<std::unique_ptr<Table>> tables QUARRY_GUARDED_BY(lock);  // the last is in use
+    std::vector<std::unique_ptr<Table, Table::Delete>> tables
+        QUARRY_GUARDED_BY(lock);  // the last is in use
     std::size_t count QUARRY_GUARDED_BY(lock) = 0;
   };
-  static constexpr std::size_t kShards = 64;
+  static constexpr int kShardBits = 11;
+  static constexpr int kRegionBits = 21;  // addresses that share a shard
   static constexpr Address kAddressMask = ~Address{511};
 
   static std::uint64_t hash(Address address) noexcept {
     const std::uint64_t x = (address >> 9) * 0x9e3779b97f4a7c15ull;
     return x ^ (x >> 29);
   }
-  const Shard& get_shard(Address address) const noexcept { return shards_[hash(address) >> 58]; }
+  Shard& get_shard(Address address) const noexcept {
+    return shards_[(address >> kRegionBits) * 0x9e3779b97f4a7c15ull >> (64 - kShardBits)];
+  }
   static Found find_in(const Table& table, Address address) noexcept;
   static std::size_t find_place(const Table& table, Address address) noexcept;
   static void write(Entry& entry, std::uint64_t key, Block* block) noexcept;
   static void grow(Shard& shard);
   Found find_locked(Address address) const noexcept;
 
-  std::array<Shard, kShards> shards_;
+  const std::unique_ptr<Shard[]> shards_ = std::make_unique<Shard[]>(1 << kShardBits);
 };
 
 // Inline: on the path of every free.
 inline PointerMap::Found PointerMap::find_in(const Table& table, Address address) noexcept {
   for (std::size_t place = hash(address) & table.mask;; place = (place + 1) & table.mask) {
-    const Entry& entry = table.entries[place];
+    const Entry& entry = table.at(place);
     const std::uint64_t key = entry.key.load(std::memory_order_acquire);
     if (key == 0) return {};
     if ((key & kAddressMask) != address) continue;
