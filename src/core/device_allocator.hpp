@@ -175,6 +175,7 @@ class DeviceAllocator {
   ThreadMagazines* join_thread() QUARRY_REQUIRES(mutex_);
   // nullopt: of both families.
   bool empty_magazines(std::optional<StatFamily> family = {}) QUARRY_REQUIRES(mutex_);
+  bool drop_ended_threads() QUARRY_REQUIRES(mutex_);
   bool free_parked(Block* list) QUARRY_REQUIRES(mutex_);
   void take_counts(ThreadMagazines& magazines) QUARRY_REQUIRES(mutex_);
   void take_all_counts() QUARRY_REQUIRES(mutex_);

@@ -88,6 +88,8 @@ class alignas(64) ThreadMagazines {
 
   // Two share it, its device and its thread; true for the last to give its share back.
   bool give_back_share() noexcept { return shares_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
+  // For a sharer: whether the other still is one.
+  bool is_shared() const noexcept { return shares_.load(std::memory_order_acquire) > 1; }
   void mark_thread_ended() noexcept { has_thread_ended_.store(true, std::memory_order_release); }
   bool has_thread_ended() const noexcept {
     return has_thread_ended_.load(std::memory_order_acquire);

@@ -18,7 +18,10 @@ ThreadMagazines* DeviceAllocator::join_thread() {
   if (!config_.thread_cache) return nullptr;
   ThreadMagazines* magazines = find_thread_magazines(serial_);
   if (magazines == nullptr) {
-    magazines_.reserve(magazines_.size() + 1);
+    if (magazines_.size() == magazines_.capacity()) {
+      drop_ended_threads();
+      magazines_.reserve(2 * magazines_.size() + 16);
+    }
     magazines = make_thread_magazines(serial_, routing_);
     if (magazines != nullptr) magazines_.push_back(magazines);
   }
@@ -27,16 +30,25 @@ ThreadMagazines* DeviceAllocator::join_thread() {
 
 // True if any block came out. Afterwards no thread is inside a short way that began before.
 bool DeviceAllocator::empty_magazines(std::optional<StatFamily> family) {
+  bool is_any = drop_ended_threads();
+  for (ThreadMagazines* magazines : magazines_) {
+    take_counts(*magazines);
+    is_any |= free_parked(magazines->take_all(family));
+  }
+  return is_any;
+}
+
+// True if any block came out.
+bool DeviceAllocator::drop_ended_threads() {
   bool is_any = false;
   for (std::size_t i = 0; i < magazines_.size();) {
     ThreadMagazines& magazines = *magazines_[i];
-    const bool has_thread_ended = magazines.has_thread_ended();
-    take_counts(magazines);
-    is_any |= free_parked(has_thread_ended ? magazines.take_all({}) : magazines.take_all(family));
-    if (!has_thread_ended) {
+    if (!magazines.has_thread_ended()) {
       ++i;
       continue;
     }
+    take_counts(magazines);
+    is_any |= free_parked(magazines.take_all({}));
     give_back_device_share(&magazines);
     magazines_[i] = magazines_.back();
     magazines_.pop_back();

@@ -37,13 +37,19 @@ Result<Block*> DeviceAllocator::climb(const Request& request) {
   }
   collect_garbage();
   if (config_.throw_on_cudamalloc_oom && is_over_limit(request.segment_bytes)) {
+    // Passed over so far: what the driver would have spared, and small parts of large segments.
+    empty_magazines();
+    if (Block* block = find_fitting(request)) return block;
     ++stats_.num_oom_rejections;
     return nullptr;
   }
   Result<Block*> grown = grow(request);
-  if (is_beside_parked && grown.is_ok()) {
-    if (grown.value() == nullptr) grown = search_magazines(request);
-    else request.stream->grown_beside_parked += request.segment_bytes;
+  if (is_beside_parked) {
+    if (grown.is_ok() && grown.value() != nullptr) {
+      request.stream->grown_beside_parked += request.segment_bytes;
+    } else if (Block* block = search_magazines(request)) {
+      return block;
+    }
   }
   if (!grown.is_ok() || grown.value() != nullptr) return grown;
   if (release_oversize(request)) {

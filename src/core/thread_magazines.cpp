@@ -55,6 +55,11 @@ ThreadMagazines* internal::find_thread_magazines_slowly(std::uint64_t device_ser
 ThreadMagazines* make_thread_magazines(std::uint64_t device_serial, const RoutingWord& routing) {
   if (is_thread_ending) return nullptr;
   ThreadShare& share = get_thread_share();
+  std::erase_if(share.owned, [](const internal::ThreadMagazinesSlot& slot) {
+    if (slot.magazines->is_shared()) return false;
+    delete slot.magazines;  // its device is gone, and with it the serial
+    return true;
+  });
   auto made = std::make_unique<ThreadMagazines>(routing);
   share.owned.push_back({device_serial, made.get()});
   internal::thread_slots[device_serial % internal::kThreadSlots] = share.owned.back();

@@ -11,6 +11,7 @@
 #include <new>
 #include <numeric>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "tests/support/scenario.hpp"
@@ -121,6 +122,41 @@ TEST(C97, HostMemoryAndStepsDoNotGrowWithTheSizesEverSeen) {
   EXPECT_LE(last.host_bytes - first.host_bytes, 65'536);
   EXPECT_LE(last.host_allocations, first.host_allocations * 3 / 2);
   EXPECT_LE(last.driver_calls, first.driver_calls * 3 / 2);
+}
+
+ScenarioOptions make_cached() {
+  ScenarioOptions options;
+  options.config.thread_cache = true;
+  return options;
+}
+
+// Threads that come and go, as those of a server do: what the device keeps for one ends with it.
+TEST(HostMemoryTest, ThreadsThatEndedLeaveNothingBehind) {
+  Scenario s(make_cached());
+  const auto run_threads = [&s](int count) {
+    for (int i = 0; i < count; ++i) {
+      std::thread([&s] {
+        const auto p = s.allocator().allocate({0, kS0}, 4096);
+        EXPECT_TRUE(s.allocator().free(p.value()).is_ok());
+      }).join();
+    }
+    return live_bytes.load();
+  };
+  const std::int64_t before = run_threads(100);
+  EXPECT_LE(run_threads(2000) - before, 65'536);
+}
+
+// A thread that outlives allocators keeps nothing of those that ended.
+TEST(HostMemoryTest, AllocatorsThatEndedLeaveNothingWithALivingThread) {
+  const auto run_allocators = [](int count) {
+    for (int i = 0; i < count; ++i) {
+      Scenario s(make_cached());
+      s.free(s.malloc(4096));
+    }
+    return live_bytes.load();
+  };
+  const std::int64_t before = run_allocators(10);
+  EXPECT_LE(run_allocators(200) - before, 65'536);
 }
 
 }  // namespace

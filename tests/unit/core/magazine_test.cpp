@@ -243,5 +243,39 @@ TEST_F(MagazineTest, ALimitIsNoReasonToRefuseWhatIsParked) {
   EXPECT_NE(s_.malloc(900_KiB), 0u);
 }
 
+// The callback takes the room up to the limit meanwhile.
+TEST_F(MagazineTest, ARefusalAtTheLimitLooksAtWhatIsParkedFirst) {
+  s_.configure([](Config& config) { config.throw_on_cudamalloc_oom = true; });
+  ASSERT_TRUE(s_.allocator().set_limit(0, 4_MiB).is_ok());
+  make_popular(1_MiB);
+  make_popular(700_KiB);
+  ASSERT_EQ(s_.reserved(), 2_MiB);
+  const StreamHandle side = s_.make_stream();
+  s_.allocator().callbacks().add_free_memory_callback([&](DeviceId, Bytes) {
+    EXPECT_NE(s_.malloc(1_MiB, side), 0u);
+    return false;
+  });
+  EXPECT_NE(s_.malloc(900_KiB), 0u) << s_.last_message();
+}
+
+TEST_F(MagazineTest, ARefusalAtTheLimitLooksAtSmallBlocksOfLargeSegmentsToo) {
+  s_.configure([](Config& config) { config.throw_on_cudamalloc_oom = true; });
+  ASSERT_TRUE(s_.allocator().set_limit(0, 22_MiB).is_ok());
+  make_popular(1_MiB);
+  ASSERT_EQ(s_.reserved(), 2_MiB);
+  const Address aligned = s_.malloc(1_MiB, kS0, 2_MiB);
+  ASSERT_EQ(s_.allocator().find_block(aligned).value().segment_bytes, 20_MiB);
+  ASSERT_EQ(s_.free(aligned), StatusCode::kOk);
+  EXPECT_NE(s_.malloc(20_MiB), 0u) << s_.last_message();
+}
+
+TEST_F(MagazineTest, ADriverThatFailsIsNoReasonToRefuseWhatIsParked) {
+  make_popular(1_MiB);
+  make_popular(700_KiB);
+  s_.sim().fail_calls_if(
+      DriverEntry::kAllocate, [](Bytes) { return true; }, DriverCode::kIllegalAddress);
+  EXPECT_NE(s_.malloc(900_KiB), 0u) << s_.last_message();
+}
+
 }  // namespace
 }  // namespace quarry::test
