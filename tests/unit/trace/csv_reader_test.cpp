@@ -117,6 +117,17 @@ TEST(CsvReader, NamesTheLineAfterManyWindows) {
   EXPECT_EQ(read_text(text + "1,f,?,,0\n").error, "t: line 200002: id: \"?\" is not a number");
 }
 
+TEST(CsvReader, NamesTheLineWhereASmallSourceFails) {
+  std::string text = kHeader + "1,f,1,,0\n2,f,1,,0\n3,f";
+  const ByteSource source = [&text](std::span<char> out) -> Result<std::size_t> {
+    if (text.empty()) return Status(StatusCode::kInvalidArgument, "the gzip data is cut");
+    const std::size_t count = text.copy(out.data(), out.size());
+    text.clear();
+    return count;
+  };
+  EXPECT_EQ(read_all(source).error, "t: line 4: the gzip data is cut");
+}
+
 TEST(CsvReader, PassesOnTheFailureOfItsSource) {
   const ByteSource source = [](std::span<char>) -> Result<std::size_t> {
     return Status(StatusCode::kInvalidArgument, "the gzip data is cut");
