@@ -62,23 +62,39 @@ void translate_help(std::vector<std::string>& arguments) {
   arguments.emplace_back("--help");
 }
 
-// Prints help, or what is wrong with the command line.
-int report(const CLI::App& app, const CLI::ParseError& error) {
+std::string explain_unexpected(const std::string& argument) {
+  return (argument.starts_with('-') ? "no option " : "one argument too many: ") +
+         quote_input(argument);
+}
+
+// Prints what is wrong with the command line.
+int report_misuse(const CLI::App& app, const CLI::ParseError& error) {
+  std::string command = app.get_name();
+  for (const CLI::App* const chosen : app.get_subcommands())
+    command += " " + chosen->get_name();
+  // CLI11 misses what is required before it names what it does not know.
+  const std::vector<std::string> unexpected = app.remaining(true);
+  const std::string cause =
+      unexpected.empty() ? error.what() : explain_unexpected(unexpected.front());
+  std::fprintf(stderr, "%s: %s\nRun %s --help for more information.\n", command.c_str(),
+               cause.c_str(), command.c_str());
+  return kExitUsage;
+}
+
+// Prints help or the version.
+int print_request(const CLI::App& app, const CLI::ParseError& request) {
   std::ostringstream out;
-  std::ostringstream err;
-  const int code = app.exit(error, out, err);
-  std::fputs(err.str().c_str(), stderr);
-  if (Status status = write_standard_output(out.str()); !status.is_ok()) {
-    std::fprintf(stderr, "quarry: %s\n", std::string(status.message()).c_str());
-    return kExitFailure;
-  }
-  return code == 0 ? kExitSuccess : kExitUsage;
+  app.exit(request, out, out);
+  const Status status = write_standard_output(out.str());
+  if (status.is_ok()) return kExitSuccess;
+  std::fprintf(stderr, "quarry: %s\n", std::string(status.message()).c_str());
+  return kExitFailure;
 }
 
 int run(const std::vector<std::string>& command_line) {
   CLI::App app(
       "Quarry, a caching allocator for GPU memory: tools that work on recorded allocation traces, "
-      "and a look at the machine. No GPU is needed.",
+      "and a look at the machine. Only replay --driver cuda needs a GPU.",
       "quarry");
   app.set_version_flag("--version", "quarry " QUARRY_VERSION);
   app.require_subcommand(1);
@@ -103,7 +119,7 @@ int run(const std::vector<std::string>& command_line) {
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes a vector
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
-    return report(app, error);
+    return error.get_exit_code() == 0 ? print_request(app, error) : report_misuse(app, error);
   }
   return exit_code;
 }

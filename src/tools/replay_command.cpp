@@ -9,6 +9,7 @@
 
 #include "tools/commands.hpp"
 #include "tools/number_text.hpp"
+#include "tools/option_check.hpp"
 #include "tools/progress_bar.hpp"
 #include "tools/replay_plan.hpp"
 #include "tools/standard_output.hpp"
@@ -169,12 +170,16 @@ void add_options(CLI::App& command, ReplayCommandLine& line) {
   command.add_flag("--in-step", line.in_step,
                    "With --driver cuda: wait for the GPU after each free of a block that other "
                    "streams used. The figures are then those of a simulated device without lag");
-  command.add_option("--device-memory", line.device_memory,
-                     "Memory of the simulated device, as 85899345920, 80G, 80GiB (both 2^30) or "
-                     "80GB (10^9); 2M to 16T. Default: 150109880320, an H200");
-  command.add_option("--gpu-lag-us", line.gpu_lag_us,
-                     "Microseconds from a row to the end of the GPU work that it stands for. "
-                     "Default: 0, at once");
+  command
+      .add_option("--device-memory", line.device_memory,
+                  "Memory of the simulated device, as 85899345920, 80G, 80GiB (both 2^30) or "
+                  "80GB (10^9); 2M to 16T. Default: 150109880320, an H200")
+      ->check(refuse_empty());
+  command
+      .add_option("--gpu-lag-us", line.gpu_lag_us,
+                  "Microseconds from a row to the end of the GPU work that it stands for. "
+                  "Default: 0, at once")
+      ->check(refuse_empty());
   command
       .add_option("--oracle", line.oracle,
                   "on or off: look for memory that is handed out while an earlier use may still "
@@ -184,9 +189,11 @@ void add_options(CLI::App& command, ReplayCommandLine& line) {
                    "Prove the allocator's invariants every 1,000 events and at the end");
   command.add_flag("--segments", line.segments,
                    "Compare the sequence of segment sizes with the trace's S rows");
-  command.add_option("--reference", line.reference,
-                     "CSV file with columns trace and pytorch_peak_reserved_bytes, to show beside "
-                     "ours");
+  command
+      .add_option("--reference", line.reference,
+                  "CSV file with columns trace and pytorch_peak_reserved_bytes, to show beside "
+                  "ours")
+      ->check(refuse_empty());
   command.add_option("--repeat", line.repeat,
                      "Replay each so often, 1 to 1000 times, and give the median of the speeds. "
                      "Default: 1");
