@@ -16,6 +16,7 @@
 #include "tools/environment_check.hpp"
 #include "tools/machine_probe.hpp"
 #include "tools/number_text.hpp"
+#include "tools/option_check.hpp"
 #include "tools/standard_output.hpp"
 
 namespace quarry::tools {
@@ -74,7 +75,9 @@ void append(Findings& findings, Findings more) {
 
 void examine(const Environment& own, const Environment& environment, DoctorReport& report) {
   const Result<ProcessOptions> options = read_process_options(environment);
-  const ProcessOptions probed = options.is_ok() ? options.value() : ProcessOptions{};
+  ProcessOptions probed = options.is_ok() ? options.value() : ProcessOptions{};
+  // Another variable that is refused does not turn the simulated device into the GPU.
+  if (find_variable(environment, "QUARRY_DRIVER") == "sim") probed.driver = DriverKind::kSim;
   report.is_simulated = probed.driver == DriverKind::kSim;
   report.machine = probe_machine(probed);
   report.choices = explain_choices(environment, report.machine);
@@ -118,9 +121,11 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
   CLI::App* const command = app.add_subcommand(
       "doctor", "Say what this machine offers, what Quarry will use and why, and what is wrong");
   auto line = std::make_shared<DoctorCommandLine>();
-  command->add_option("--pid", line->pid,
-                      "A running process: check the environment that it started with, and which "
-                      "allocators it has loaded");
+  command
+      ->add_option("--pid", line->pid,
+                   "A running process: check the environment that it started with, and which "
+                   "allocators it has loaded")
+      ->check(refuse_empty());
   command->add_flag("--json", line->json, "One JSON object instead of text");
   command->footer(
       "Makes a CUDA context on each device (to learn how much memory is free) and nothing "

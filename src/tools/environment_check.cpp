@@ -53,11 +53,30 @@ void check_values(const Environment& environment, Findings& findings) {
   }
 }
 
+// Names that begin as Quarry's do, and that nobody reads: most likely misspelt.
+void check_names(const Environment& environment, Findings& findings) {
+  constexpr std::string_view kPrefix = "QUARRY_";
+  constexpr std::array<std::string_view, 8> kKnown = {
+      "QUARRY_CONF",       "QUARRY_CONF_LENIENT", "QUARRY_DISABLE",
+      "QUARRY_DRIVER",     "QUARRY_LOG_LEVEL",    "QUARRY_SIM_DEVICES",
+      "QUARRY_SIM_MEMORY", "QUARRY_LIBRARY_DIR"};  // of examples/pytorch
+  for (auto place = environment.lower_bound(kPrefix);
+       place != environment.end() && place->first.starts_with(kPrefix); ++place) {
+    if (std::find(kKnown.begin(), kKnown.end(), place->first) != kKnown.end()) continue;
+    add(findings, Severity::kNote, place->first, "is no variable that Quarry reads",
+        "correct its name (docs/tuning.md has them all), or unset it");
+  }
+}
+
+Result<ParsedConfig> parse_conf(const Environment& environment) {
+  const bool is_lenient = find_variable(environment, "QUARRY_CONF_LENIENT") == "1";
+  return parse_config(find_variable(environment, "QUARRY_CONF"), Config{},
+                      is_lenient ? ParseMode::kLenient : ParseMode::kStrict);
+}
+
 void check_conf(const Environment& environment, Findings& findings) {
   const std::string_view lenient = find_variable(environment, "QUARRY_CONF_LENIENT");
-  const ParseMode mode = lenient == "1" ? ParseMode::kLenient : ParseMode::kStrict;
-  const std::string_view text = find_variable(environment, "QUARRY_CONF");
-  const Result<ParsedConfig> parsed = parse_config(text, Config{}, mode);
+  const Result<ParsedConfig> parsed = parse_conf(environment);
   if (!parsed.is_ok()) {
     add(findings, Severity::kHurts, "QUARRY_CONF", std::string(parsed.status().message()),
         "correct it (docs/tuning.md has every option); until then Quarry refuses every call");
@@ -123,10 +142,7 @@ Result<ProcessOptions> read_process_options(const Environment& environment) {
 }
 
 Result<Config> read_config(const Environment& environment) {
-  const bool is_lenient = find_variable(environment, "QUARRY_CONF_LENIENT") == "1";
-  Result<ParsedConfig> parsed =
-      parse_config(find_variable(environment, "QUARRY_CONF"), Config{},
-                   is_lenient ? ParseMode::kLenient : ParseMode::kStrict);
+  Result<ParsedConfig> parsed = parse_conf(environment);
   if (!parsed.is_ok()) return std::move(parsed).status();
   return parsed.value().config;
 }
@@ -150,6 +166,7 @@ Findings check_quarry_variables(const Environment& environment) {
   }
   check_kinds_of_device(environment, findings);
   check_log_level(environment, findings);
+  check_names(environment, findings);
   return findings;
 }
 

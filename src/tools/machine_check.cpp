@@ -171,7 +171,8 @@ std::vector<Choice> explain_choices(const Environment& environment, const Machin
   }
   const bool is_sim = options.value().driver == DriverKind::kSim;
   if (!is_sim && !machine.error.empty()) {
-    choices.push_back({"allocator", "none: it refuses every call", machine.error});
+    choices.push_back(
+        {"allocator", "none: it refuses every call", "there is no CUDA driver that it can use"});
     return choices;
   }
   if (is_sim) {

@@ -53,7 +53,16 @@ TEST_F(CliDoctor, SaysWhyThereIsNoDriver) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(json["hurts"], true);
   EXPECT_NE(json["driver"]["error"], "");
-  EXPECT_EQ(json["uses"][0]["why"], json["driver"]["error"]);
+  EXPECT_EQ(json["uses"][0]["why"], "there is no CUDA driver that it can use");
+}
+
+TEST_F(CliDoctor, LooksAtTheSimulatedDeviceAlsoIfItsSizeIsRefused) {
+  const CliResult result = run_in("QUARRY_DRIVER=sim QUARRY_SIM_MEMORY=16X", "--json");
+  EXPECT_EQ(result.exit_code, 1);
+  const auto json = nlohmann::json::parse(result.out);
+  EXPECT_EQ(json["driver"]["kind"], "sim");
+  ASSERT_EQ(json["findings"].size(), 2u) << result.out;
+  EXPECT_EQ(json["findings"][0]["subject"], "QUARRY_SIM_MEMORY");
 }
 
 TEST_F(CliDoctor, LooksIntoAnotherProcess) {
@@ -86,7 +95,8 @@ TEST_F(CliDoctor, CountsTheQuarriesOfAnotherProcess) {
 }
 
 TEST_F(CliDoctor, RefusesAWrongCommandLine) {
-  for (const char* arguments : {"--pid x", "--pid 0", "--pid -1", "extra", "--pid 99999999999"}) {
+  for (const char* arguments :
+       {"--pid x", "--pid 0", "--pid -1", "--pid ''", "extra", "--pid 99999999999"}) {
     const CliResult result = run_in("", arguments);
     EXPECT_EQ(result.exit_code, 2) << arguments;
     EXPECT_EQ(result.out, "") << arguments;

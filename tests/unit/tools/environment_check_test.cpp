@@ -70,6 +70,12 @@ TEST(CheckQuarryVariables, GivesTheParsersOwnTextForABadConfiguration) {
   EXPECT_TRUE(mentions(findings, "max_split_size_mb"));
 }
 
+TEST(CheckQuarryVariables, NamesThoseThatNobodyReads) {
+  const Findings findings = check_quarry_variables(
+      {{"QUARRY", "1"}, {"QUARRY_CNOF", "1"}, {"QUARRY_LIBRARY_DIR", "/lib"}, {"QUARRZ", "1"}});
+  EXPECT_EQ(summarise(findings), Lines{"note QUARRY_CNOF"});
+}
+
 TEST(CheckQuarryVariables, AreAsStrictAsTheLibrary) {
   const Environment unknown = {{"QUARRY_CONF", "no_such_option:1"}};
   EXPECT_EQ(summarise(check_quarry_variables(unknown)), Lines{"HURTS QUARRY_CONF"});

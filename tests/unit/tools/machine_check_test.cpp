@@ -118,14 +118,14 @@ TEST(ExplainChoices, NamesTheDriverAndWhy) {
 
 TEST(ExplainChoices, SaysThatTheAllocatorRefusesAndWhy) {
   cuda::MachineReport broken;
-  broken.error = "no CUDA driver";
+  broken.error = "libcuda.so.1: not found";
   const auto refuses = [](const Environment& environment, const cuda::MachineReport& machine) {
     const auto choices = explain_choices(environment, machine);
     EXPECT_EQ(choices.size(), 1u);
     EXPECT_EQ(choices.at(0).value, "none: it refuses every call");
     return choices.at(0).why;
   };
-  EXPECT_EQ(refuses({}, broken), "no CUDA driver");
+  EXPECT_EQ(refuses({}, broken), "there is no CUDA driver that it can use");
   EXPECT_NE(refuses({{"QUARRY_CONF", "nonsense"}}, make_machine()), "");
   EXPECT_NE(refuses({{"QUARRY_DRIVER", "hip"}}, make_machine()).find("hip"), std::string::npos);
 }
