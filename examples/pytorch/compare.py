@@ -108,15 +108,25 @@ def has_gpu():
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True)
     if done.returncode != 0:
         print("SKIPPED: this python3 has no PyTorch that finds a GPU; nothing was compared")
-        print(done.stderr.strip()[-300:])
+        if done.stderr.strip():
+            print(done.stderr.strip()[-300:])
     return done.returncode == 0
+
+
+def positive(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, help="of each model and allocator (default 7)")
-    parser.add_argument("--models", default=",".join(WORKLOADS), help="which, with commas")
-    parser.add_argument("--size", choices=("full", "quick", "tiny"), default="full")
+    parser.add_argument("--runs", type=positive, help="of each model and allocator (default 7)")
+    parser.add_argument("--models", default=",".join(WORKLOADS),
+                        help="which, with commas (default %(default)s)")
+    parser.add_argument("--size", choices=("full", "quick", "tiny"), default="full",
+                        help="of the models (default full)")
     parser.add_argument("--scale", type=float, default=1.0, help="times the amount of work")
     parser.add_argument("--quick", action="store_true", help="--size quick --runs 1")
     parser.add_argument("--oom", action="store_true", help="out_of_memory.py, too")
@@ -124,7 +134,8 @@ def parse_arguments():
                         help="cpu: only to try the scripts; Quarry takes no part")
     parser.add_argument("--library", default=os.environ.get("QUARRY_LIBRARY_DIR"),
                         help="folder of libquarry.so (default: build/release/lib of this tree)")
-    parser.add_argument("--timeout", type=int, default=120, help="seconds, of each run")
+    parser.add_argument("--timeout", type=positive, default=120,
+                        help="seconds, of each run (default 120)")
     parser.add_argument("--json", help="write all figures to this file")
     args = parser.parse_args()
     if args.quick:
@@ -134,7 +145,12 @@ def parse_arguments():
     args.runs = args.runs or (1 if args.quick else 7)
     unknown = set(args.models.split(",")) - set(WORKLOADS)
     if unknown:
-        parser.error(f"--models: no {', '.join(sorted(unknown))}; there are {WORKLOADS}")
+        parser.error(f"--models: no {', '.join(map(repr, sorted(unknown)))}; there are "
+                     f"{', '.join(WORKLOADS)}")
+    if args.oom and args.device == "cpu":
+        parser.error("--oom needs --device cuda")
+    if args.json and not pathlib.Path(args.json).absolute().parent.is_dir():
+        parser.error(f"--json: no folder for {args.json}")
     return args
 
 

@@ -37,7 +37,9 @@ def enable(folder=None):
     if _library is not None:
         raise RuntimeError("quarry_allocator.enable() was called already")
     if os.environ.get("QUARRY_DRIVER") == "sim":
-        raise RuntimeError("QUARRY_DRIVER=sim: addresses of the simulated device are not memory")
+        raise RuntimeError(
+            "QUARRY_DRIVER=sim: addresses of the simulated device are not memory; unset it"
+        )
     path, library = _load(_find_folder(folder))
     allocator = torch.cuda.memory.CUDAPluggableAllocator(
         str(path), "quarry_torch_malloc", "quarry_torch_free"
@@ -57,12 +59,12 @@ def memory_stats(device=0):
     def visit(key, value, _):
         figures[key.decode()] = value
 
-    _check(_library.quarry_for_each_stat(int(device), _VISITOR(visit), None))
+    _call("quarry_for_each_stat", int(device), _VISITOR(visit), None)
     return figures
 
 
 def reset_peak_memory_stats(device=0):
-    _check(_library.quarry_reset_peak_stats(int(device)))
+    _call("quarry_reset_peak_stats", int(device))
 
 
 def _find_folder(folder):
@@ -91,7 +93,9 @@ def _load(folder):
     return path, ctypes.CDLL(str(path))
 
 
-def _check(status):
-    if status != 0:
+def _call(function, *arguments):
+    if _library is None:
+        raise RuntimeError("quarry_allocator.enable() was not called")
+    if getattr(_library, function)(*arguments) != 0:
         _library.quarry_get_last_error.restype = ctypes.c_char_p
         raise RuntimeError(_library.quarry_get_last_error().decode())

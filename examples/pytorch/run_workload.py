@@ -67,6 +67,8 @@ def main():
     args = parser.parse_args()
     if args.allocator == "quarry":
         quarry_allocator.enable(args.library)
+    if args.device == "cuda" and not torch.cuda.is_available():
+        parser.error("PyTorch finds no GPU; --device cpu tries the models without one")
     make_deterministic()
     module = importlib.import_module(WORKLOADS[args.workload])
     workload = module.Workload(args.device, args.size, args.scale)

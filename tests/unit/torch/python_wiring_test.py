@@ -33,6 +33,8 @@ def expect(claim, found):
         sys.exit(1)
 
 
+text = catch(quarry_allocator.memory_stats)
+expect(text == "quarry_allocator.enable() was not called", text)
 os.environ["QUARRY_DRIVER"] = "sim"
 text = catch(lambda: quarry_allocator.enable(sys.argv[2]))
 expect("QUARRY_DRIVER=sim" in text, text)
