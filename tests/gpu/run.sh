@@ -17,8 +17,6 @@ cd "$(dirname "$0")/../.." || exit 2
 log=${OUT:-/tmp}/gpu-run.log
 facts=${OUT:-/tmp}/driver-facts
 replays=${OUT:-/tmp}/gpu-replays.txt
-: >"$log"
-: >"$replays"
 table=()
 failed=0
 
@@ -150,6 +148,10 @@ summary() {
   printf '%s\n' "${table[@]}"
 }
 
+if [[ "${1:-}" == -h || "${1:-}" == --help ]]; then
+  sed -n '3,/^set /{/^set /d; s/^# \{0,1\}//p}' "$0"
+  exit 0
+fi
 [ $# -gt 0 ] || set -- gpu replay
 for part in "$@"; do
   if ! declare -F "part_$part" >/dev/null; then
@@ -161,6 +163,8 @@ if ! nvidia-smi >/dev/null 2>&1; then
   echo "no GPU here (nvidia-smi does not run): nothing was tested"
   exit 77
 fi
+: >"$log"
+: >"$replays"
 trap summary EXIT
 for part in "$@"; do
   "part_$part"
