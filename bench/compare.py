@@ -13,6 +13,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -40,18 +41,40 @@ SKIPPED_SHOWN = 20
 PERCENTILES = ("p50", "p99", "p99.9", "p99.999", "p100")
 
 
+def positive(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def pattern(text):
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(error) from error
+    return text
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--driver", choices=("cuda", "sim"), default="cuda")
     parser.add_argument("--allocators", help="comma separated; default: all that are found")
-    parser.add_argument("--filter", help="only rows that match this regular expression")
-    parser.add_argument("--rounds", type=int, default=2, help="processes of each allocator")
-    parser.add_argument("--repetitions", type=int, default=3, help="of each row in a process")
-    parser.add_argument("--seconds", type=float, default=0.05, help="of a row and repetition")
-    parser.add_argument("--latency-seconds", type=float, default=0.25, help="at most, of a series")
-    parser.add_argument("--budget", type=float, default=320, help="seconds for all runs")
-    parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build/release")
+    parser.add_argument("--filter", type=pattern,
+                        help="only rows that match this regular expression, as pair/512_B")
+    parser.add_argument("--rounds", type=positive, default=2,
+                        help="processes of each allocator (default %(default)s)")
+    parser.add_argument("--repetitions", type=positive, default=3,
+                        help="of each row in a process (default %(default)s)")
+    parser.add_argument("--seconds", type=float, default=0.05,
+                        help="of a row and repetition (default %(default)s)")
+    parser.add_argument("--latency-seconds", type=float, default=0.25,
+                        help="at most, of a series (default %(default)s)")
+    parser.add_argument("--budget", type=float, default=320,
+                        help="for all runs, in seconds (default %(default)s)")
+    parser.add_argument("--build-dir", type=pathlib.Path, default=ROOT / "build/release",
+                        help="default: build/release of this tree")
     parser.add_argument("--no-build", action="store_true", help="the programs are there")
     parser.add_argument("--out", type=pathlib.Path,
                         help="folder of the results; default: $OUT, or BUILD_DIR/comparison")
@@ -295,6 +318,9 @@ def render(arguments, machine, results, names, skipped):
         text += pair_table(results, names) + "\n"
     if results.latencies:
         text += latency_table(results, names) + "\n" + latency_notes(results, names)
+    if not results.pairs and not results.latencies:
+        text += "No row was measured" + (f"; does {arguments.filter!r} match any?\n"
+                                         if arguments.filter else ".\n")
     if skipped:
         text += "\nSKIPPED:\n" + "".join(f"- {note}\n" for note in skipped[:SKIPPED_SHOWN])
         if len(skipped) > SKIPPED_SHOWN:
@@ -307,9 +333,12 @@ def main():
     out = arguments.out or pathlib.Path(os.environ.get("OUT", arguments.build_dir / "comparison"))
     if not arguments.no_build:
         build(arguments.build_dir)
-    out.mkdir(parents=True, exist_ok=True)
+    if not (arguments.build_dir / "bin" / "quarry_suite").exists():
+        sys.exit(f"no quarry_suite in {arguments.build_dir / 'bin'}: build it, or leave "
+                 "--no-build and --build-dir out")
     runs = arguments.build_dir / "comparison-runs"
-    runs.mkdir(parents=True, exist_ok=True)
+    for folder in (out, runs):
+        folder.mkdir(parents=True, exist_ok=True)
     skipped, results, reports = [], Results(), []
     names = choose(arguments, skipped)
     machine = describe_machine(arguments)
