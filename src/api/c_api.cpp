@@ -113,6 +113,18 @@ Status allocate(void** ptr, size_t bytes, size_t alignment, int device, quarry_s
   return {};
 }
 
+[[gnu::noinline]] quarry_status allocate_slowly(void** ptr, size_t bytes, size_t alignment,
+                                                int device, quarry_stream stream,
+                                                const Allocator::Miss& miss) noexcept {
+  return run([&] { return allocate(ptr, bytes, alignment, device, stream, miss); });
+}
+
+[[gnu::noinline]] void free_slowly(void* ptr) noexcept {
+  const Status status =
+      free_with_allocator(ptr, [ptr](auto& allocator) { return allocator.free(to_address(ptr)); });
+  if (!status.is_ok()) log_first_of_kind(status);
+}
+
 Status write_conf(const std::string& text, char* buffer, size_t buffer_bytes,
                   size_t* needed_bytes) {
   const std::size_t needed = text.size() + 1;
@@ -185,36 +197,31 @@ quarry_status quarry_get_device_count(int* count) {
 
 // --- Memory ---
 
-// Most calls are served from the calling thread's magazines, in the first lines.
+// Most calls are served from the calling thread's magazines, before the last line.
 quarry_status quarry_malloc(void** ptr, size_t bytes, int device, quarry_stream stream) {
-  Process* const process = peek_process();
+  Allocator* const allocator = peek_allocator();
   Allocator::Miss miss;
-  if (process != nullptr && process->allocator() != nullptr && ptr != nullptr) [[likely]] {
+  if (allocator != nullptr && ptr != nullptr) [[likely]] {
     const StreamRef ref{device, to_handle(stream)};
-    if (const Address address = process->allocator()->take_parked(ref, bytes, miss)) [[likely]] {
+    if (const Address address = allocator->take_parked(ref, bytes, miss)) [[likely]] {
       *ptr = to_pointer(address);
       return QUARRY_OK;
     }
   }
-  return run([&] { return allocate(ptr, bytes, kMinBlock, device, stream, miss); });
+  return allocate_slowly(ptr, bytes, kMinBlock, device, stream, miss);
 }
 
 quarry_status quarry_malloc_aligned(void** ptr, size_t bytes, size_t alignment, int device,
                                     quarry_stream stream) {
   if (alignment == kMinBlock) return quarry_malloc(ptr, bytes, device, stream);
-  return run([&] { return allocate(ptr, bytes, alignment, device, stream, {}); });
+  return allocate_slowly(ptr, bytes, alignment, device, stream, {});
 }
 
 void quarry_free(void* ptr) {
-  Process* const process = peek_process();
-  if (process != nullptr && process->allocator() != nullptr) [[likely]] {
-    if (process->allocator()->try_free(to_address(ptr))) [[likely]]
-      return;
-  }
-  const Status status =
-      free_with_allocator(ptr, [ptr](auto& allocator) { return allocator.free(to_address(ptr)); });
-  if (!status.is_ok()) [[unlikely]]
-    log_first_of_kind(status);
+  Allocator* const allocator = peek_allocator();
+  if (allocator != nullptr && allocator->try_free(to_address(ptr))) [[likely]]
+    return;
+  free_slowly(ptr);
 }
 
 quarry_status quarry_free_checked(void* ptr) {

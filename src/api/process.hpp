@@ -78,6 +78,11 @@ inline Process* peek_process() noexcept {
   return process_phase.load(std::memory_order_acquire) == Phase::kRunning ? process_instance
                                                                           : nullptr;
 }
+// The same under which no kill switch is on; else null.
+inline Allocator* peek_allocator() noexcept {
+  Process* const process = peek_process();
+  return process != nullptr ? process->allocator() : nullptr;
+}
 // Why peek_process found none.
 Status explain_no_process();
 

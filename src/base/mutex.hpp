@@ -20,6 +20,7 @@
 #define QUARRY_EXCLUDES(...) QUARRY_TSA(locks_excluded(__VA_ARGS__))
 #define QUARRY_ACQUIRE(...) QUARRY_TSA(acquire_capability(__VA_ARGS__))
 #define QUARRY_RETURN_CAPABILITY(m) QUARRY_TSA(lock_returned(m))
+#define QUARRY_TRY_ACQUIRE(...) QUARRY_TSA(try_acquire_capability(__VA_ARGS__))
 #define QUARRY_RELEASE(...) QUARRY_TSA(release_capability(__VA_ARGS__))
 #define QUARRY_NO_THREAD_SAFETY_ANALYSIS QUARRY_TSA(no_thread_safety_analysis)
 
@@ -86,6 +87,9 @@ class QUARRY_CAPABILITY("mutex") SpinLock {
   void lock() QUARRY_ACQUIRE() {
     while (is_locked_.exchange(true, std::memory_order_acquire))
       [[unlikely]] wait();
+  }
+  bool try_lock() QUARRY_TRY_ACQUIRE(true) {
+    return !is_locked_.exchange(true, std::memory_order_acquire);
   }
   void unlock() QUARRY_RELEASE() { is_locked_.store(false, std::memory_order_release); }
 

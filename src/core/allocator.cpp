@@ -39,6 +39,7 @@ Result<std::unique_ptr<Allocator>> Allocator::create(Driver& driver, const Confi
   if (count.value == 0) return Status(StatusCode::kNotSupported, "the driver shows no device");
   const int shown = std::min(count.value, PointerMap::kDeviceMax + 1);
   std::unique_ptr<Allocator> allocator(new Allocator(driver, config));
+  allocator->count_ = static_cast<unsigned>(shown);
   allocator->first_serial_ = make_device_serials(shown);
   const SharedParts shared{driver, allocator->pointer_map_, allocator->callbacks_,
                            allocator->free_gate_, allocator->first_serial_};

@@ -69,9 +69,9 @@ class Allocator {
   // block. Address 0 is fine. Any thread may free, a driver callback too (see
   // DriverCallbackScope).
   Status free(Address address) noexcept;
-  // The same for a live block of a running allocator; false, with nothing done, for anything else,
-  // of which free says what is wrong.
-  bool try_free(Address address) noexcept;
+  // The same for a live block of a running allocator; false, with nothing done, if it is none, or
+  // not found at once: then free says what is wrong, or does it.
+  [[gnu::always_inline]] bool try_free(Address address) noexcept;
   // As free; kSizeMismatch when `bytes` is not what was asked for. The block is freed all the
   // same.
   Status free_sized(Address address, Bytes bytes) noexcept;
@@ -159,6 +159,7 @@ class Allocator {
   mutable Mutex config_mutex_{LockRank::kAllocator};
   Config config_ QUARRY_GUARDED_BY(config_mutex_);
   std::vector<std::unique_ptr<DeviceAllocator>> devices_;  // by DeviceId; never changes
+  unsigned count_ = 0;                                     // of devices
   std::uint64_t first_serial_ = 0;                         // of devices_[0]; the others follow
 };
 
@@ -166,7 +167,7 @@ class Allocator {
 
 // 0: ask the device.
 inline Address Allocator::take_parked(StreamRef stream, Bytes bytes, Miss& miss) noexcept {
-  if (!routing_.is_clear() || static_cast<unsigned>(stream.device) >= devices_.size()) [[unlikely]]
+  if (!routing_.is_clear() || static_cast<unsigned>(stream.device) >= count_) [[unlikely]]
     return 0;
   ThreadMagazines* const magazines = find_thread_magazines(first_serial_ + stream.device);
   if (magazines == nullptr) [[unlikely]]
@@ -192,7 +193,7 @@ inline bool Allocator::try_park(const PointerMap::Found& held) noexcept {
 inline bool Allocator::try_free(Address address) noexcept {
   if (!routing_.is_clear()) [[unlikely]]
     return false;
-  const PointerMap::Found found = pointer_map_.find(address);
+  const PointerMap::Found found = pointer_map_.find_quickly(address);
   // Of several threads that free the same block, one gets past this line.
   if (found.block == nullptr || !found.block->is_held.exchange(false, std::memory_order_acq_rel))
       [[unlikely]] {

@@ -6,13 +6,19 @@
 
 namespace quarry {
 
-void ThreadMagazines::note_miss(Bytes bytes, StreamHandle handle, Miss& miss) noexcept {
-  if (bytes == 0 || bytes >= kRequestMax) return;  // not to be served at all
-  const Bytes size = round_up(bytes, kMinBlock);
-  if (size > kSmallMax) empty_large();
-  remember(get_set(size, handle), size, handle);
-  miss.has_leaving = leaving_ != nullptr;
-  miss.note = find_stream(handle);
+Block* ThreadMagazines::end_in_miss(Bytes bytes, StreamHandle handle,
+                                    Miss& miss) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  // Such requests are not to be served at all.
+  const bool is_to_be_served = bytes > 0 && bytes < kRequestMax;
+  if (is_to_be_served && routing_.allows_parking()) {
+    const Bytes size = round_up(bytes, kMinBlock);
+    if (size > kSmallMax) empty_large();
+    remember(get_set(size, handle), size, handle);
+    miss.has_leaving = leaving_ != nullptr;
+    miss.note = find_stream(handle);
+  }
+  lock_.unlock();
+  return nullptr;
 }
 
 void ThreadMagazines::remember_stream(const StreamNote& note) noexcept {

@@ -100,6 +100,8 @@ class alignas(64) ThreadMagazines {
   void for_each(Visit visit) noexcept;
 
  private:
+  // Only the thread itself makes one serve another size, under the lock; so it may look for the
+  // magazine of a size without. `top` and `count` are others' to change, too.
   struct Magazine {
     Bytes size = 0;  // of the requests that it serves, rounded to 512; 0: unused
     StreamHandle handle = StreamHandle::kLegacy;
@@ -121,15 +123,17 @@ class alignas(64) ThreadMagazines {
     return (number * 0x9e3779b97f4a7c15ull >> 61) % kStreamNotes;
   }
   using Set = std::array<Magazine, kWays>;
-  Set& get_set(Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_);
+  Set& get_set(Bytes size, StreamHandle handle) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS;
   static Magazine* find(Set& set, Bytes size, StreamHandle handle) noexcept;
-  void note_miss(Bytes bytes, StreamHandle handle, Miss& miss) noexcept QUARRY_REQUIRES(lock_);
+  // Releases the lock; null.
+  Block* end_in_miss(Bytes bytes, StreamHandle handle, Miss& miss) noexcept QUARRY_RELEASE(lock_);
   void remember(Set& set, Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_);
   void empty(Magazine& magazine) noexcept QUARRY_REQUIRES(lock_);
   void empty_large() noexcept QUARRY_REQUIRES(lock_);
   Block* take_list_of_leaving() noexcept QUARRY_REQUIRES(lock_);
 
   const RoutingWord& routing_;
+  const std::uint64_t thread_token_ = get_thread_token();  // of the thread that makes this
   SpinLock lock_;
   std::atomic<bool> has_thread_ended_{false};
   std::atomic<int> shares_{2};
@@ -157,49 +161,54 @@ inline ThreadMagazines::Magazine* ThreadMagazines::find(Set& set, Bytes size,
   return nullptr;
 }
 
-inline Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle, Miss& miss) noexcept {
+// Neither waits for its lock: whoever has it is emptying magazines. Nor do they call anything on
+// the way of a hit, which would cost registers.
+inline Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle,
+                                        Miss& miss) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS {
   const Bytes size = round_up(bytes, kMinBlock);
-  const SpinLockHold hold(lock_);
-  if (!routing_.allows_parking()) [[unlikely]]
-    return nullptr;
   Magazine* const magazine = find(get_set(size, handle), size, handle);
-  if (magazine == nullptr || magazine->top == nullptr) [[unlikely]] {
-    note_miss(bytes, handle, miss);
+  if (!lock_.try_lock()) [[unlikely]]
     return nullptr;
-  }
-  Block& block = *magazine->top;
-  magazine->top = block.left;
+  Block* const block = magazine != nullptr && routing_.allows_parking() ? magazine->top : nullptr;
+  if (block == nullptr) [[unlikely]]
+    return end_in_miss(bytes, handle, miss);
+  magazine->top = block->left;
   --magazine->count;
   magazine->last_use = ++clock_;
-  block.requested_bytes = bytes;
-  block.is_held.store(true, std::memory_order_relaxed);
-  parked_bytes_ -= static_cast<std::int64_t>(block.size);
+  block->requested_bytes = bytes;
+  block->is_held.store(true, std::memory_order_relaxed);
+  parked_bytes_ -= static_cast<std::int64_t>(block->size);
   if (size > kSmallMax) --large_parked_;
-  counts_.take(block);
-  return &block;
+  counts_.take(*block);
+  lock_.unlock();
+  return block;
 }
 
-inline bool ThreadMagazines::try_park(Block& block) noexcept {
+inline bool ThreadMagazines::try_park(Block& block) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS {
   const Stream& owner = *block.owner;
   if (block.foreign_uses != nullptr || block.is_oversize_counted) [[unlikely]]
     return false;
   if (block.size > kSmallMax && block.size != block.segment->size) return false;
-  if (owner.is_per_thread() && owner.thread != get_thread_token()) return false;
+  if (owner.is_per_thread() && owner.thread != thread_token_) return false;
   const Bytes size = round_up(block.requested_bytes, kMinBlock);
-  const auto block_bytes = static_cast<std::int64_t>(block.size);
-  const SpinLockHold hold(lock_);
-  if (!routing_.allows_parking() || !owner.is_live()) [[unlikely]]
-    return false;
   Magazine* const magazine = find(get_set(size, owner.ref.handle), size, owner.ref.handle);
   if (magazine == nullptr || magazine->requests < kRequestsToPark) return false;
-  if (magazine->count == kBlocksMax || parked_bytes_ + block_bytes > kThreadBytesMax) return false;
-  block.left = magazine->top;
-  magazine->top = &block;
-  ++magazine->count;
-  parked_bytes_ += block_bytes;
-  if (size > kSmallMax) ++large_parked_;
-  counts_.give_back(block);
-  return true;
+  const std::int64_t block_bytes = static_cast<std::int64_t>(block.size);
+  if (!lock_.try_lock()) [[unlikely]]
+    return false;
+  const bool may_park = routing_.allows_parking() && owner.is_live() &&
+                        magazine->count < kBlocksMax &&
+                        parked_bytes_ + block_bytes <= kThreadBytesMax;
+  if (may_park) [[likely]] {
+    block.left = magazine->top;
+    magazine->top = &block;
+    ++magazine->count;
+    parked_bytes_ += block_bytes;
+    if (size > kSmallMax) ++large_parked_;
+    counts_.give_back(block);
+  }
+  lock_.unlock();
+  return may_park;
 }
 
 template <class Visit>

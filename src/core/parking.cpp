@@ -76,15 +76,13 @@ void DeviceAllocator::take_counts(ThreadMagazines& magazines) {
   if (!magazines.take_counts(counts)) return;
   const auto add = [](FamilyStat& stat, const FamilyTally& tally) {
     std::int64_t rises = 0;
-    std::int64_t falls = 0;
     for (std::size_t family = 0; family < 2; ++family) {
-      const Tally& part = tally.family[family];
-      stat.family[family].add_many(part.rises, part.falls, part.high);
+      const FamilyTally::Part& part = tally.family[family];
+      stat.family[family].add_many(part.rises, part.rises - part.now, part.high);
       rises += part.rises;
-      falls += part.falls;
     }
-    stat.all.add_many(rises, falls, tally.high_all);
-    return rises - falls;
+    stat.all.add_many(rises, rises - tally.now_all, tally.high_all);
+    return tally.now_all;
   };
   add(stats_.allocation, counts.blocks);
   add(stats_.active, counts.blocks);

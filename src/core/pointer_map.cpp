@@ -1,29 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/pointer_map.hpp"
 
-#include <new>
 #include <utility>
 
 namespace quarry {
 
-PointerMap::Table* PointerMap::Table::make(std::size_t capacity) {
-  static_assert(alignof(Table) % alignof(Entry) == 0);
-  void* const memory =
-      ::operator new(sizeof(Table) + capacity * sizeof(Entry), std::align_val_t(alignof(Table)));
-  Table* const table = new (memory) Table{capacity - 1};
-  for (std::size_t i = 0; i < capacity; ++i)
-    new (&table->at(i)) Entry;
-  return table;
-}
-
-void PointerMap::Table::Delete::operator()(Table* table) const noexcept {
-  ::operator delete(table, std::align_val_t(alignof(Table)));
-}
-
 // Where `address` is, or the empty place where it belongs. For writers.
-std::size_t PointerMap::find_place(const Table& table, Address address) noexcept {
-  std::size_t place = hash(address) & table.mask;
-  for (;; place = (place + 1) & table.mask) {
+std::size_t PointerMap::find_place(Table table, Address address) noexcept {
+  const std::size_t mask = table.mask();
+  for (std::size_t place = hash(address) & mask;; place = (place + 1) & mask) {
     const std::uint64_t key = table.at(place).key.load(std::memory_order_relaxed);
     if (key == 0 || (key & kAddressMask) == address) return place;
   }
@@ -37,37 +22,39 @@ void PointerMap::write(Entry& entry, std::uint64_t key, Block* block) noexcept {
 }
 
 void PointerMap::grow(Shard& shard) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  const Table* const old = shard.table.load(std::memory_order_relaxed);
-  auto larger = std::unique_ptr<Table, Table::Delete>(
-      Table::make(old == nullptr ? 16 : (old->mask + 1) * 2));
-  for (std::size_t i = 0; old != nullptr && i <= old->mask; ++i) {
-    const std::uint64_t key = old->at(i).key.load(std::memory_order_relaxed);
+  constexpr unsigned kLeastLog2 = 4;
+  const Table old = shard.table.load(std::memory_order_relaxed);
+  const unsigned log2_capacity = old.is_null() ? kLeastLog2 : old.log2_capacity() + 1;
+  auto memory =
+      std::make_unique<EntryLine[]>((sizeof(Entry) << log2_capacity) / sizeof(EntryLine));
+  const Table larger(memory[0].entries, log2_capacity);
+  for (std::size_t i = 0; !old.is_null() && i <= old.mask(); ++i) {
+    const std::uint64_t key = old.at(i).key.load(std::memory_order_relaxed);
     if (key == 0) continue;
-    Entry& place = larger->at(find_place(*larger, key & kAddressMask));
-    write(place, key, old->at(i).block.load(std::memory_order_relaxed));
+    write(larger.at(find_place(larger, key & kAddressMask)), key,
+          old.at(i).block.load(std::memory_order_relaxed));
   }
-  const Table* const published = larger.get();
-  shard.tables.push_back(std::move(larger));
-  shard.table.store(published, std::memory_order_release);
+  shard.memory.push_back(std::move(memory));
+  shard.table.store(larger, std::memory_order_release);
 }
 
 PointerMap::Found PointerMap::find_locked(Address address) const noexcept {
   const Shard& shard = get_shard(address);
   const SpinLockHold hold(shard.lock);
-  const Table* const table = shard.table.load(std::memory_order_relaxed);
-  return table == nullptr ? Found{} : find_in(*table, address);
+  const Table table = shard.table.load(std::memory_order_relaxed);
+  return table.is_null() ? Found{} : find_in(table, address);
 }
 
 void PointerMap::insert(Address address, DeviceId device, Block& block) {
   QUARRY_ASSERT(address != 0 && device >= 0 && device <= kDeviceMax);
   Shard& shard = get_shard(address);
   const SpinLockHold hold(shard.lock);
-  const Table* table = shard.table.load(std::memory_order_relaxed);
-  if (table == nullptr || (shard.count + 1) * 2 > table->mask + 1) {
+  Table table = shard.table.load(std::memory_order_relaxed);
+  if (table.is_null() || (shard.count + 1) * 2 > table.mask() + 1) {
     grow(shard);
     table = shard.table.load(std::memory_order_relaxed);
   }
-  Entry& entry = table->at(find_place(*table, address));
+  Entry& entry = table.at(find_place(table, address));
   QUARRY_CHECK_EQ(entry.key.load(std::memory_order_relaxed), std::uint64_t{0});
   write(entry, address | static_cast<std::uint64_t>(device), &block);
   ++shard.count;
@@ -76,16 +63,17 @@ void PointerMap::insert(Address address, DeviceId device, Block& block) {
 void PointerMap::remove(Address address) noexcept {
   Shard& shard = get_shard(address);
   const SpinLockHold hold(shard.lock);
-  const Table& table = *shard.table.load(std::memory_order_relaxed);
+  const Table table = shard.table.load(std::memory_order_relaxed);
+  const std::size_t mask = table.mask();
   const auto get_key = [&table](std::size_t place) {
     return table.at(place).key.load(std::memory_order_relaxed);
   };
   std::size_t hole = find_place(table, address);
   QUARRY_CHECK_EQ(get_key(hole) & kAddressMask, address);
   // Move back every later entry of the run whose home is not behind the hole.
-  for (std::size_t i = (hole + 1) & table.mask; get_key(i) != 0; i = (i + 1) & table.mask) {
-    const std::size_t home = hash(get_key(i) & kAddressMask) & table.mask;
-    if (((i - home) & table.mask) < ((i - hole) & table.mask)) continue;
+  for (std::size_t i = (hole + 1) & mask; get_key(i) != 0; i = (i + 1) & mask) {
+    const std::size_t home = hash(get_key(i) & kAddressMask) & mask;
+    if (((i - home) & mask) < ((i - hole) & mask)) continue;
     const Entry& moved = table.at(i);
     write(table.at(hole), get_key(i), moved.block.load(std::memory_order_relaxed));
     hole = i;

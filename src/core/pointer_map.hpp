@@ -35,6 +35,8 @@ class PointerMap {
   };
   // Valid while the caller, or whoever has the block, does not free it.
   Found find(Address address) const noexcept;
+  // The same, but may also miss a block that another thread's change has just moved in the map.
+  Found find_quickly(Address address) const noexcept;
 
   // `address`, a multiple of 512, is in the map no more than once. May throw std::bad_alloc, with
   // nothing changed.
@@ -46,23 +48,33 @@ class PointerMap {
     std::atomic<std::uint64_t> key{0};  // address | device; 0: empty
     std::atomic<Block*> block{nullptr};
   };
-  // Followed by its entries in memory: one load less on the way to them.
-  struct alignas(64) Table {
-    static Table* make(std::size_t capacity);
-    struct Delete {
-      void operator()(Table* table) const noexcept;
-    };
+  // Entries, and how many: in one word, so that a lookup finds both with one load. At most half
+  // full. Points, does not own.
+  class Table {
+   public:
+    Table() = default;
+    Table(Entry* entries, unsigned log2_capacity) noexcept
+        : word_(reinterpret_cast<std::uintptr_t>(entries) | log2_capacity) {}
+    bool is_null() const noexcept { return word_ == 0; }
+    std::size_t mask() const noexcept { return (std::size_t{1} << log2_capacity()) - 1; }
+    unsigned log2_capacity() const noexcept { return word_ & (kEntriesAlignment - 1); }
     Entry& at(std::size_t place) const noexcept {
-      return reinterpret_cast<Entry*>(const_cast<Table*>(this) + 1)[place];
+      return reinterpret_cast<Entry*>(word_ & ~(kEntriesAlignment - 1))[place];
     }
-    std::size_t mask = 0;  // capacity - 1, of a power of two; at most half full
+
+   private:
+    std::uintptr_t word_ = 0;
+  };
+  static constexpr std::uintptr_t kEntriesAlignment = 64;
+  struct alignas(kEntriesAlignment) EntryLine {
+    Entry entries[kEntriesAlignment / sizeof(Entry)];
   };
   // Open addressing with linear probing; deletion shifts entries back, so no tombstones pile up.
   struct alignas(64) Shard {
-    std::atomic<const Table*> table{nullptr};
+    std::atomic<Table> table{};
     mutable SpinLock lock;
-    std::vector<std::unique_ptr<Table, Table::Delete>> tables
-        QUARRY_GUARDED_BY(lock);  // the last is in use
+    // Of all tables; the last is in use.
+    std::vector<std::unique_ptr<EntryLine[]>> memory QUARRY_GUARDED_BY(lock);
     std::size_t count QUARRY_GUARDED_BY(lock) = 0;
   };
   static constexpr int kShardBits = 11;
@@ -76,8 +88,8 @@ class PointerMap {
   Shard& get_shard(Address address) const noexcept {
     return shards_[(address >> kRegionBits) * 0x9e3779b97f4a7c15ull >> (64 - kShardBits)];
   }
-  static Found find_in(const Table& table, Address address) noexcept;
-  static std::size_t find_place(const Table& table, Address address) noexcept;
+  static Found find_in(Table table, Address address) noexcept;
+  static std::size_t find_place(Table table, Address address) noexcept;
   static void write(Entry& entry, std::uint64_t key, Block* block) noexcept;
   static void grow(Shard& shard);
   Found find_locked(Address address) const noexcept;
@@ -86,8 +98,9 @@ class PointerMap {
 };
 
 // Inline: on the path of every free.
-inline PointerMap::Found PointerMap::find_in(const Table& table, Address address) noexcept {
-  for (std::size_t place = hash(address) & table.mask;; place = (place + 1) & table.mask) {
+inline PointerMap::Found PointerMap::find_in(Table table, Address address) noexcept {
+  const std::size_t mask = table.mask();
+  for (std::size_t place = hash(address) & mask;; place = (place + 1) & mask) {
     const Entry& entry = table.at(place);
     const std::uint64_t key = entry.key.load(std::memory_order_acquire);
     if (key == 0) return {};
@@ -98,15 +111,19 @@ inline PointerMap::Found PointerMap::find_in(const Table& table, Address address
   }
 }
 
-inline PointerMap::Found PointerMap::find(Address address) const noexcept {
+inline PointerMap::Found PointerMap::find_quickly(Address address) const noexcept {
   if (address == 0 || (address & ~kAddressMask) != 0) [[unlikely]]
     return {};
-  if (const Table* table = get_shard(address).table.load(std::memory_order_acquire)) [[likely]] {
-    const Found found = find_in(*table, address);
-    if (found.block != nullptr) [[likely]]
-      return found;
-  }
-  return find_locked(address);
+  const Table table = get_shard(address).table.load(std::memory_order_acquire);
+  if (table.is_null()) [[unlikely]]
+    return {};
+  return find_in(table, address);
+}
+
+inline PointerMap::Found PointerMap::find(Address address) const noexcept {
+  if (address == 0 || (address & ~kAddressMask) != 0) return {};
+  const Found found = find_quickly(address);
+  return found.block != nullptr ? found : find_locked(address);
 }
 
 }  // namespace quarry

@@ -11,30 +11,33 @@
 
 namespace quarry {
 
-// One figure, since the last time it was taken.
-struct Tally {
-  std::int64_t rises = 0;
-  std::int64_t falls = 0;
-  std::int64_t high = 0;  // of rises - falls
-
-  std::int64_t now() const noexcept { return rises - falls; }
-};
-
-// The same for small, large, and both together.
+// One figure for small, large, and both together, since the last time it was taken.
 struct FamilyTally {
-  Tally family[2];
+  struct Part {
+    // Not beside `now`: the compiler would raise both by one 16-byte access, which has to wait for
+    // the 8-byte store of a fall before it.
+    std::int64_t rises = 0;
+    std::int64_t high = 0;  // of now
+    std::int64_t now = 0;   // rises less falls
+  };
+  Part family[2];
+  std::int64_t now_all = 0;
   std::int64_t high_all = 0;
 
   void rise(int of, std::int64_t amount) noexcept {
-    Tally& tally = family[of];
-    tally.rises += amount;
-    const std::int64_t now = tally.now();
-    if (now > tally.high) [[unlikely]]
-      tally.high = now;
-    if (now + family[1 - of].now() > high_all) [[unlikely]]
-      high_all = now + family[1 - of].now();
+    Part& part = family[of];
+    part.rises += amount;
+    part.now += amount;
+    now_all += amount;
+    if (part.now > part.high) [[unlikely]]
+      part.high = part.now;
+    if (now_all > high_all) [[unlikely]]
+      high_all = now_all;
   }
-  void fall(int of, std::int64_t amount) noexcept { family[of].falls += amount; }
+  void fall(int of, std::int64_t amount) noexcept {
+    family[of].now -= amount;
+    now_all -= amount;
+  }
   // Up or down, as one change.
   void change(int of, std::int64_t amount) noexcept {
     amount >= 0 ? rise(of, amount) : fall(of, -amount);
