@@ -2,6 +2,7 @@
 #include "core/magazine.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace quarry {
@@ -51,16 +52,14 @@ void ThreadMagazines::remember(Set& set, Bytes size, StreamHandle handle) noexce
 
 // A large request that is not served from here may do with one of these: all go back first.
 void ThreadMagazines::empty_large() noexcept {
-  if (large_parked_ == 0) return;
-  for (Set& set : sets_) {
-    for (Magazine& magazine : set) {
+  for (; large_sets_ != 0; large_sets_ &= large_sets_ - 1) {
+    for (Magazine& magazine : sets_[static_cast<std::size_t>(std::countr_zero(large_sets_))]) {
       if (magazine.size > kSmallMax) empty(magazine);
     }
   }
 }
 
 void ThreadMagazines::empty(Magazine& magazine) noexcept {
-  if (magazine.size > kSmallMax) large_parked_ -= magazine.count;
   while (Block* block = magazine.top) {
     magazine.top = block->left;
     block->left = leaving_;

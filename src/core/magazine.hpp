@@ -112,6 +112,7 @@ class alignas(64) ThreadMagazines {
   };
   static constexpr int kSetBits = 5;
   static constexpr std::size_t kSets = 1 << kSetBits;
+  static_assert(kSets <= 32, "large_sets_ has a bit for each");
   static constexpr std::size_t kWays = 4;
   static constexpr std::uint16_t kBlocksMax = 16;             // of one magazine
   static constexpr std::int64_t kThreadBytesMax = 256 << 20;  // of all of a thread's
@@ -123,12 +124,16 @@ class alignas(64) ThreadMagazines {
     return (number * 0x9e3779b97f4a7c15ull >> 61) % kStreamNotes;
   }
   using Set = std::array<Magazine, kWays>;
-  Set& get_set(Bytes size, StreamHandle handle) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS;
+  static std::size_t get_set_index(Bytes size, StreamHandle handle) noexcept;
+  Set& get_set(Bytes size, StreamHandle handle) noexcept;
   static Magazine* find(Set& set, Bytes size, StreamHandle handle) noexcept;
   // Releases the lock; null.
   Block* end_in_miss(Bytes bytes, StreamHandle handle, Miss& miss) noexcept QUARRY_RELEASE(lock_);
   void remember(Set& set, Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_);
   void empty(Magazine& magazine) noexcept QUARRY_REQUIRES(lock_);
+  void note_large(Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_) {
+    large_sets_ |= 1u << get_set_index(size, handle);
+  }
   void empty_large() noexcept QUARRY_REQUIRES(lock_);
   Block* take_list_of_leaving() noexcept QUARRY_REQUIRES(lock_);
 
@@ -139,8 +144,9 @@ class alignas(64) ThreadMagazines {
   std::atomic<int> shares_{2};
   std::uint32_t clock_ QUARRY_GUARDED_BY(lock_) = 0;
   std::int64_t parked_bytes_ QUARRY_GUARDED_BY(lock_) = 0;
-  std::int64_t large_parked_ QUARRY_GUARDED_BY(lock_) = 0;  // blocks of more than 1 MiB
-  Block* leaving_ QUARRY_GUARDED_BY(lock_) = nullptr;       // linked by Block::left; parked still
+  // Bit i: sets_[i] may have blocks of more than 1 MiB.
+  std::uint32_t large_sets_ QUARRY_GUARDED_BY(lock_) = 0;
+  Block* leaving_ QUARRY_GUARDED_BY(lock_) = nullptr;  // linked by Block::left; parked still
   ThreadCounts counts_ QUARRY_GUARDED_BY(lock_);
   std::array<Set, kSets> sets_ QUARRY_GUARDED_BY(lock_);
   std::array<StreamNote, kStreamNotes> notes_ QUARRY_GUARDED_BY(lock_);
@@ -148,9 +154,14 @@ class alignas(64) ThreadMagazines {
 
 // --- The short way, inline: most calls are nothing else ---
 
-inline ThreadMagazines::Set& ThreadMagazines::get_set(Bytes size, StreamHandle handle) noexcept {
+inline std::size_t ThreadMagazines::get_set_index(Bytes size, StreamHandle handle) noexcept {
   const std::uint64_t key = (size >> 9) + static_cast<std::uint64_t>(handle) * 31;
-  return sets_[key * 0x9e3779b97f4a7c15ull >> (64 - kSetBits)];
+  return key * 0x9e3779b97f4a7c15ull >> (64 - kSetBits);
+}
+
+inline ThreadMagazines::Set& ThreadMagazines::get_set(Bytes size, StreamHandle handle) noexcept
+    QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  return sets_[get_set_index(size, handle)];
 }
 
 inline ThreadMagazines::Magazine* ThreadMagazines::find(Set& set, Bytes size,
@@ -178,7 +189,6 @@ inline Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle,
   block->requested_bytes = bytes;
   block->is_held.store(true, std::memory_order_relaxed);
   parked_bytes_ -= static_cast<std::int64_t>(block->size);
-  if (size > kSmallMax) --large_parked_;
   counts_.take(*block);
   lock_.unlock();
   return block;
@@ -204,7 +214,7 @@ inline bool ThreadMagazines::try_park(Block& block) noexcept QUARRY_NO_THREAD_SA
     magazine->top = &block;
     ++magazine->count;
     parked_bytes_ += block_bytes;
-    if (size > kSmallMax) ++large_parked_;
+    if (size > kSmallMax) note_large(size, owner.ref.handle);
     counts_.give_back(block);
   }
   lock_.unlock();
