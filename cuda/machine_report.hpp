@@ -40,6 +40,7 @@ struct MissingEntry {
 };
 
 struct MachineReport {
+  bool is_built_in = true;    // false: this build has no CUDA driver, whatever the machine has
   std::string error;          // why there is no usable driver; empty if there is one
   std::string library_path;   // of libcuda.so.1; empty if it is not found
   std::string resolver;       // how entries are looked up: the driver's own resolver, or dlsym

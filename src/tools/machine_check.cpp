@@ -22,19 +22,27 @@ Finding hurts(std::string subject, std::string text, std::string advice) {
   return {Severity::kHurts, std::move(subject), std::move(text), std::move(advice)};
 }
 
+// What to do where there is no driver that can be used.
+const char* advise_on_driver(const MachineReport& machine) {
+  if (!machine.is_built_in) {
+    return "build Quarry where the CUDA Toolkit is installed, or set QUARRY_DRIVER=sim to work "
+           "without a GPU";
+  }
+  if (machine.library_path.empty()) {
+    return "install NVIDIA's driver (in a container: start it with the GPU runtime), or set "
+           "QUARRY_DRIVER=sim to work without a GPU";
+  }
+  const bool is_too_old =
+      std::any_of(machine.missing_entries.begin(), machine.missing_entries.end(),
+                  [](const cuda::MissingEntry& entry) { return entry.is_required; });
+  if (is_too_old) return "update NVIDIA's driver";
+  return "see whether nvidia-smi runs; a driver that was updated under a running kernel needs a "
+         "reboot";
+}
+
 void check_driver(const MachineReport& machine, Findings& findings) {
   if (!machine.error.empty()) {
-    const bool is_too_old =
-        std::any_of(machine.missing_entries.begin(), machine.missing_entries.end(),
-                    [](const cuda::MissingEntry& entry) { return entry.is_required; });
-    findings.push_back(hurts(
-        "driver", machine.error,
-        machine.library_path.empty()
-            ? "install NVIDIA's driver (in a container: start it with the GPU runtime), or set "
-              "QUARRY_DRIVER=sim to work without a GPU"
-        : is_too_old ? "update NVIDIA's driver"
-                     : "see whether nvidia-smi runs; a driver that was updated under a running "
-                       "kernel needs a reboot"));
+    findings.push_back(hurts("driver", machine.error, advise_on_driver(machine)));
     return;
   }
   for (const cuda::MissingEntry& entry : machine.missing_entries) {

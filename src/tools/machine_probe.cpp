@@ -51,6 +51,7 @@ cuda::MachineReport probe_real() {
   return cuda::make_machine_report();
 #else
   cuda::MachineReport report;
+  report.is_built_in = false;
   report.error = make_driver(ProcessOptions{}).status().message();
   return report;
 #endif

@@ -61,6 +61,9 @@ TEST(CheckMachine, AdvisesByWhatIsWrongWithTheDriver) {
   machine.error = "no CUDA driver: libcuda.so.1: cannot open";
   EXPECT_EQ(check(machine), Lines{"HURTS driver: no CUDA driver: libcuda.so.1: cannot open"});
   EXPECT_NE(check_machine(machine, -1)[0].advice.find("install"), std::string::npos);
+  machine.is_built_in = false;
+  EXPECT_EQ(check_machine(machine, -1)[0].advice.find("build Quarry"), 0u);
+  machine.is_built_in = true;
   machine.library_path = "/lib/libcuda.so.1";
   machine.error = "the CUDA driver does not start: 999";
   EXPECT_NE(check_machine(machine, -1)[0].advice.find("nvidia-smi"), std::string::npos);
