@@ -28,7 +28,7 @@ Status check_alignment(Bytes alignment) {
 
 }  // namespace
 
-Allocator::Allocator(Driver& driver, const Config& config) : driver_(driver), config_(config) {}
+Allocator::Allocator(const Config& config) : config_(config) {}
 
 Result<std::unique_ptr<Allocator>> Allocator::create(Driver& driver, const Config& config) {
   const auto count = driver.get_device_count();
@@ -38,7 +38,7 @@ Result<std::unique_ptr<Allocator>> Allocator::create(Driver& driver, const Confi
   }
   if (count.value == 0) return Status(StatusCode::kNotSupported, "the driver shows no device");
   const int shown = std::min(count.value, PointerMap::kDeviceMax + 1);
-  std::unique_ptr<Allocator> allocator(new Allocator(driver, config));
+  std::unique_ptr<Allocator> allocator(new Allocator(config));
   allocator->count_ = static_cast<unsigned>(shown);
   allocator->first_serial_ = make_device_serials(shown);
   const SharedParts shared{driver, allocator->pointer_map_, allocator->callbacks_,

@@ -137,7 +137,7 @@ class Allocator {
   void validate_segment(Address address);
 
  private:
-  Allocator(Driver& driver, const Config& config);
+  explicit Allocator(const Config& config);
   bool try_park(const PointerMap::Found& held) noexcept;
   Status free_other(Address address);
   void free_held(const PointerMap::Found& held, std::optional<StreamHandle> new_owner) noexcept;
@@ -151,7 +151,6 @@ class Allocator {
   // kDoubleFree; any other use of a freed block is kInvalidPointer.
   Status explain_pointer(Address address, PointerUse use, const char* call) const;
 
-  Driver& driver_;
   RoutingWord routing_;
   PointerMap pointer_map_;
   Callbacks callbacks_;
