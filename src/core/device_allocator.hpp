@@ -178,7 +178,8 @@ class DeviceAllocator {
   bool drop_ended_threads() QUARRY_REQUIRES(mutex_);
   bool free_parked(Block* list) QUARRY_REQUIRES(mutex_);
   void take_counts(ThreadMagazines& magazines) QUARRY_REQUIRES(mutex_);
-  void take_all_counts() QUARRY_REQUIRES(mutex_);
+  void add_counts(const ThreadCounts& counts) QUARRY_REQUIRES(mutex_);
+  Bytes take_all_counts() QUARRY_REQUIRES(mutex_);
   void update_routing() QUARRY_REQUIRES(mutex_);
 
   // --- reclaim.cpp: what a miss does ---

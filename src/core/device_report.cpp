@@ -17,11 +17,9 @@ DeviceStats DeviceAllocator::get_stats() {
     info = driver_.get_memory_info(device_);
   }
   Section section(*this);
-  take_all_counts();
+  const Bytes parked = take_all_counts();
   DeviceStats stats = stats_;
-  for (ThreadMagazines* magazines : magazines_) {
-    stats.parked_bytes += static_cast<std::int64_t>(magazines->get_parked_bytes());
-  }
+  stats.parked_bytes = static_cast<std::int64_t>(parked);
   const std::int64_t reserved = stats.reserved_bytes.all.current;
   const std::int64_t active = stats.active_bytes.all.current;
   const std::int64_t allocated = stats.allocated_bytes.all.current;

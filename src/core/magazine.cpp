@@ -97,15 +97,9 @@ Block* ThreadMagazines::take_all(std::optional<StatFamily> family) noexcept {
 }
 
 bool ThreadMagazines::take_counts(ThreadCounts& counts) noexcept {
-  const SpinLockHold hold(lock_);
   if (counts_.is_empty) return false;
   counts = std::exchange(counts_, ThreadCounts{});
   return true;
-}
-
-Bytes ThreadMagazines::get_parked_bytes() noexcept {
-  const SpinLockHold hold(lock_);
-  return static_cast<Bytes>(parked_bytes_);
 }
 
 }  // namespace quarry

@@ -83,8 +83,10 @@ class alignas(64) ThreadMagazines {
   // The device's mutex is held.
   Block* take_all(std::optional<StatFamily> family) noexcept;
   // Moves the figures since the last call to `counts`; false if there are none.
-  bool take_counts(ThreadCounts& counts) noexcept;
-  Bytes get_parked_bytes() noexcept;
+  bool take_counts(ThreadCounts& counts) noexcept QUARRY_REQUIRES(lock_);
+  Bytes get_parked_bytes() const noexcept QUARRY_REQUIRES(lock_) {
+    return static_cast<Bytes>(parked_bytes_);
+  }
 
   // Two share it, its device and its thread; true for the last to give its share back.
   bool give_back_share() noexcept { return shares_.fetch_sub(1, std::memory_order_acq_rel) == 1; }

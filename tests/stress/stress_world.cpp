@@ -23,8 +23,8 @@ World::World(Bytes physical_bytes, int shared_streams)
     shared_streams_.push_back(sim_.create_stream(0, sim::StreamKind::kNonBlocking));
 }
 
-std::optional<Held> World::allocate(StreamRef stream, Bytes bytes) {
-  const auto address = allocator_->allocate(stream, bytes);
+std::optional<Held> World::allocate(StreamRef stream, Bytes bytes, Bytes alignment) {
+  const auto address = allocator_->allocate(stream, bytes, alignment);
   if (!address.is_ok()) {
     EXPECT_TRUE(address.code() == StatusCode::kOutOfMemory || address.code() == StatusCode::kBusy)
         << address.status().message();
@@ -44,6 +44,12 @@ void World::record(const Held& held, StreamRef owner, StreamRef stream) {
 void World::free(const Held& held) {
   sim_.end_lifetime(held.lifetime);
   EXPECT_TRUE(allocator_->free(held.address).is_ok());
+}
+
+void World::free_on_stream(const Held& held, StreamRef owner, StreamRef to) {
+  static_cast<void>(sim_.user_orders(owner, to));
+  sim_.end_lifetime(held.lifetime);
+  EXPECT_TRUE(allocator_->free_on_stream(held.address, to.handle).is_ok());
 }
 
 void World::free_in_callback(const Held& held) {

@@ -40,10 +40,12 @@ class World {
   }
 
   // A block for `stream`, with some work on it; nothing when the allocator had none.
-  std::optional<Held> allocate(StreamRef stream, Bytes bytes);
+  std::optional<Held> allocate(StreamRef stream, Bytes bytes, Bytes alignment = 512);
   // `stream` works with the block after its owner's work so far.
   void record(const Held& held, StreamRef owner, StreamRef stream);
   void free(const Held& held);
+  // `to` continues after all work on `owner`, the only stream that used the block.
+  void free_on_stream(const Held& held, StreamRef owner, StreamRef to);
   // From inside a driver callback of this thread.
   void free_in_callback(const Held& held);
 

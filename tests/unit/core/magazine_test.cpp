@@ -201,9 +201,9 @@ TEST_F(MagazineTest, SizesThatShareASetReplaceTheLongestUnused) {
 // The sizes of a transformer layer, each freed two later: the second pass grows for what the first
 // parked, within the allowance, and from then on every request is served from a magazine.
 TEST_F(MagazineTest, AWorkingSetThatHardlyFitsGrowsALittleInsteadOfEmptyingMagazines) {
-  constexpr Bytes kSizes[] = {3072,   9216,   12288,  393216, 786432, 4096,   8192,   16384,
-                              98304,  196608, 512,    1024,   2048,   24576,  49152,  65536,
-                              131072, 262144, 524288, 655360, 327680, 163840, 81920,  40960};
+  constexpr Bytes kSizes[] = {3072,   9216,   12288,  393216, 786432, 4096,   8192,  16384,
+                              98304,  196608, 512,    1024,   2048,   24576,  49152, 65536,
+                              131072, 262144, 524288, 655360, 327680, 163840, 81920, 40960};
   Address held[3] = {};
   std::size_t step = 0;
   const auto pass = [&](bool is_served_by_magazines) {
