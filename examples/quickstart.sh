@@ -43,7 +43,7 @@ fi
 echo "== Building build/quickstart/bin/quarry"
 # The release preset, in a folder of its own: it leaves out the tests, which need more packages.
 cmake --preset release -B build/quickstart -DQUARRY_BUILD_TESTS=OFF -DQUARRY_BUILD_BENCH=OFF \
-  -DQUARRY_BUILD_CUDA=OFF --log-level=WARNING >/dev/null
+  --log-level=WARNING >/dev/null
 cmake --build build/quickstart --target quarry
 
 echo
