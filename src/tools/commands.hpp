@@ -3,6 +3,8 @@
 // user has chosen it, parsing the command line runs it and sets the process's exit code.
 #pragma once
 
+#include <string_view>
+
 namespace CLI {
 class App;
 }
@@ -20,6 +22,6 @@ void add_doctor_command(CLI::App& app, int& exit_code);
 void add_replay_command(CLI::App& app, int& exit_code);
 
 // "quarry replay: " and the text, on standard error.
-void print_error(const char* command, const char* text);
+void print_error(std::string_view command, std::string_view text);
 
 }  // namespace quarry::tools

@@ -70,10 +70,12 @@ int run_convert(const ConvertOptions& options) {
   std::string summary;
   Status status = convert(options, summary);
   if (!status.is_ok()) {
-    print_error("convert", std::string(status.message()).c_str());
+    print_error("convert", status.message());
     return kExitFailure;
   }
-  std::fprintf(stderr, "%s: %s\n", options.output.c_str(), summary.c_str());
+  const bool is_standard = options.output == kStandardStream;
+  std::fprintf(stderr, "%s: %s\n", is_standard ? "standard output" : options.output.c_str(),
+               summary.c_str());
   return kExitSuccess;
 }
 
@@ -101,7 +103,8 @@ void add_convert_command(CLI::App& app, int& exit_code) {
       "Examples:\n"
       "  quarry convert run.csv.gz run.qtrace        # smaller, and faster to read\n"
       "  quarry convert run.qtrace - --format csv    # to look at\n"
-      "The formats are described in docs/trace-format.md.");
+      "Exit code: 0 if the trace was written, 1 if not, 2 for a wrong command line.\n"
+      "docs/trace-format.md describes the formats.");
   command->callback([options, &exit_code] { exit_code = run_convert(*options); });
 }
 

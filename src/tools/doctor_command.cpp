@@ -96,12 +96,12 @@ int run_doctor(const DoctorCommandLine& line) {
   if (!line.pid.empty()) {
     const Result<std::uint64_t> pid = parse_whole_number(line.pid, 1, kMostPid);
     if (!pid.is_ok()) {
-      print_error("doctor", ("--pid: " + std::string(pid.status().message())).c_str());
+      print_error("doctor", "--pid: " + std::string(pid.status().message()));
       return kExitUsage;
     }
     const Status status = read_process(std::to_string(pid.value()), report, environment);
     if (!status.is_ok()) {
-      print_error("doctor", ("--pid: " + std::string(status.message())).c_str());
+      print_error("doctor", "--pid: " + std::string(status.message()));
       return kExitFailure;
     }
   }
@@ -109,7 +109,7 @@ int run_doctor(const DoctorCommandLine& line) {
   const Status status =
       write_standard_output(line.json ? format_doctor_json(report) : format_doctor_text(report));
   if (!status.is_ok()) {
-    print_error("doctor", std::string(status.message()).c_str());
+    print_error("doctor", status.message());
     return kExitFailure;
   }
   return report.hurts() ? kExitFailure : kExitSuccess;

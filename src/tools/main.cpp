@@ -126,8 +126,9 @@ int run(const std::vector<std::string>& command_line) {
 
 }  // namespace
 
-void print_error(const char* command, const char* text) {
-  std::fprintf(stderr, "quarry %s: %s\n", command, text);
+void print_error(std::string_view command, std::string_view text) {
+  const std::string line = "quarry " + std::string(command) + ": " + std::string(text) + "\n";
+  std::fputs(line.c_str(), stderr);
 }
 
 }  // namespace quarry::tools

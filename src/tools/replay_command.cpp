@@ -65,22 +65,21 @@ Status replay_repeatedly(TraceFile& file, const ReplayOptions& options, std::uin
 
 void report(const ReplayOutcome& outcome, const ReportStyle& style) {
   const std::string label = make_trace_label(outcome.trace);
-  if (!outcome.error.empty()) print_error("replay", outcome.error.c_str());
+  if (!outcome.error.empty()) print_error("replay", outcome.error);
   const ReplayResult& result = outcome.result;
   if (!result.first_hazard.empty()) {
-    print_error("replay", (label + ": first hazard: " + result.first_hazard).c_str());
+    print_error("replay", label + ": first hazard: " + result.first_hazard);
   }
   if (result.touch.has_value() && result.touch->wrong_words != 0) {
-    print_error("replay", (label + ": " + format_count(result.touch->wrong_words) +
-                           " wrong words, first in the block of allocation " +
-                           format_count(result.touch->first_wrong_alloc + 1))
-                              .c_str());
+    print_error("replay", label + ": " + format_count(result.touch->wrong_words) +
+                              " wrong words, first in the block of allocation " +
+                              format_count(result.touch->first_wrong_alloc + 1));
   }
   if (!result.segment_difference.empty()) {
-    print_error("replay", (label + ": " + result.segment_difference).c_str());
+    print_error("replay", label + ": " + result.segment_difference);
   }
   if (style.has_segments && outcome.error.empty() && !result.has_recorded_segments) {
-    print_error("replay", (label + ": no S rows to compare segments with").c_str());
+    print_error("replay", label + ": no S rows to compare segments with");
   }
 }
 
@@ -112,7 +111,7 @@ Status replay_trace(const std::string& trace, const ReplayCommandLine& line,
 }
 
 int fail_output(const Status& status) {
-  print_error("replay", std::string(status.message()).c_str());
+  print_error("replay", status.message());
   return kExitFailure;
 }
 
@@ -120,12 +119,12 @@ int run_replay(ReplayCommandLine line) {
   if (line.confs.empty()) line.confs.emplace_back(kDefaultReplayConf);
   ReplayPlan plan;
   if (Status status = make_replay_plan(line, plan); !status.is_ok()) {
-    print_error("replay", std::string(status.message()).c_str());
+    print_error("replay", status.message());
     return kExitUsage;
   }
   // A real device that cannot be had fails once, not for every trace.
   if (Result<ReplayWork> work = make_replay_work(plan.options); !work.is_ok()) {
-    print_error("replay", ("--driver cuda: " + std::string(work.status().message())).c_str());
+    print_error("replay", "--driver cuda: " + std::string(work.status().message()));
     return kExitFailure;
   }
   ProgressBar progress;

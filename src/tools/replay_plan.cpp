@@ -30,7 +30,7 @@ Status parse_confs(const ReplayCommandLine& line, ReplayPlan& plan) {
     if (!parsed.is_ok())
       return fail_option("--conf " + shorten_conf(conf), parsed.status().message());
     for (const std::string& warning : parsed.value().warnings) {
-      print_error("replay", ("--conf " + shorten_conf(conf) + ": " + warning).c_str());
+      print_error("replay", "--conf " + shorten_conf(conf) + ": " + warning);
     }
     plan.configs.push_back(parsed.value().config);
   }

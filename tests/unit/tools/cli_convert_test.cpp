@@ -27,7 +27,7 @@ TEST_F(CliConvert, WorksInAPipe) {
   const CliResult result = run("convert - - --format csv <in.csv.gz");
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.out, kGoodTrace);
-  EXPECT_EQ(result.err, "-: 4 events written as csv, " +
+  EXPECT_EQ(result.err, "standard output: 4 events written as csv, " +
                             std::to_string(std::string(kGoodTrace).size()) + " bytes\n");
 }
 
