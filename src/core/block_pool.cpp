@@ -9,6 +9,20 @@ const BlockPool::StreamIndex* BlockPool::find_index(const Stream& stream) const 
   return stream.index < by_stream_.size() ? by_stream_[stream.index].get() : nullptr;
 }
 
+void BlockPool::set_ordered(bool is_ordered) noexcept {
+  const bool must_sort = is_ordered && !is_ordered_;
+  is_ordered_ = is_ordered;
+  if (!must_sort) return;
+  for (const auto& index : by_stream_) {
+    if (index == nullptr) continue;
+    for (const auto& page : index->pages) {
+      if (page == nullptr) continue;
+      for (BlockTree& bin : page->bins)
+        bin.sort();
+    }
+  }
+}
+
 void BlockPool::prepare(const Stream& stream) {
   if (stream.index >= by_stream_.size()) by_stream_.resize(stream.index + 1);
   if (by_stream_[stream.index] == nullptr) {
@@ -80,7 +94,9 @@ Block* BlockPool::find_largest(const Stream& stream) const noexcept {
   if (Block* block = index->larger.get_last()) return block;
   if (index->non_empty_pages == 0) return nullptr;
   const Page& page = *index->pages[63 - std::countl_zero(index->non_empty_pages)];
-  return page.bins[63 - std::countl_zero(page.non_empty)].get_last();
+  const BlockTree& bin = page.bins[63 - std::countl_zero(page.non_empty)];
+  // The last of an unordered bin is far away, and no larger.
+  return is_ordered_ ? bin.get_last() : bin.get_first();
 }
 
 }  // namespace quarry

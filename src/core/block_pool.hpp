@@ -19,8 +19,9 @@ namespace quarry {
 class BlockPool {
  public:
   // Whether blocks of one size up to 1 MiB are found by their segment's age and address, as
-  // PyTorch does, or the one that was freed last, which is faster and just as good. From now on.
-  void set_ordered(bool is_ordered) noexcept { is_ordered_ = is_ordered; }
+  // PyTorch does, or the one that was freed last, which is faster and just as good. Becoming
+  // ordered sorts what is there.
+  void set_ordered(bool is_ordered) noexcept;
   // Makes the index of a stream: afterwards insert and remove of its blocks change nothing else.
   void prepare(const Stream& stream);
   // Under block.owner, which decides who finds it. The block's age counts from now.
@@ -32,7 +33,7 @@ class BlockPool {
   Block* find_at_least(const Stream& stream, Bytes size) const noexcept;
   // The next in that order, of the same owner; null if none.
   Block* find_next(const Block& block) const noexcept;
-  // The largest of the stream; null if none.
+  // The largest of the stream, the last in order among equals; null if none.
   Block* find_largest(const Stream& stream) const noexcept;
   // The next smaller block of the same stream; `block` is larger than 1 MiB and so is the result.
   static Block* get_next_smaller(const Block& block) noexcept {

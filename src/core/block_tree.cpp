@@ -68,6 +68,15 @@ void BlockTree::remove(Block& block) noexcept {
   block.left = block.right = block.parent = nullptr;
 }
 
+void BlockTree::sort() noexcept {
+  BlockTree unordered = *this;
+  root_ = nullptr;
+  while (Block* block = unordered.root_) {
+    unordered.remove(*block);
+    insert(*block);
+  }
+}
+
 Block* BlockTree::get_first() const noexcept {
   Block* block = root_;
   while (block != nullptr && block->left != nullptr)

@@ -14,7 +14,7 @@ class BlockTree {
 
   void insert(Block& block) noexcept;
   // Puts `block` first whatever its order: for trees whose blocks are all as good as each other.
-  // Afterwards `first` and `next` give every block once, in no order.
+  // Afterwards `first` and `next` give every block once, in no order, until it is sorted.
   void push(Block& block) noexcept {
     block.left = block.parent = nullptr;
     block.right = root_;
@@ -22,6 +22,7 @@ class BlockTree {
     root_ = &block;
   }
   void remove(Block& block) noexcept;  // `block` is in this tree
+  void sort() noexcept;
 
   // The first in order; null if empty.
   Block* get_first() const noexcept;

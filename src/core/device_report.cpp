@@ -117,6 +117,7 @@ void DeviceAllocator::configure(const Config& config) {
   if (config.per_process_memory_fraction != config_.per_process_memory_fraction) {
     fraction_ = config.per_process_memory_fraction;
   }
+  if (config.max_split_bytes != config_.max_split_bytes) empty_magazines();  // see try_park
   config_ = config;
   update_routing();
 }

@@ -18,6 +18,8 @@ namespace quarry {
 
 Result<Block*> DeviceAllocator::reclaim(const Request& request) {
   if (is_driver_callback_thread()) {
+    empty_magazines();
+    if (Block* block = find_fitting(request)) return block;
     return Status(StatusCode::kBusy,
                   "nothing cached fits, and a driver callback may not ask the driver for more");
   }

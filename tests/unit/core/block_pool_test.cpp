@@ -146,5 +146,45 @@ TEST_F(BlockPoolTest, RandomOperationsEqualOneOrderedSetAStream) {
   }
 }
 
+TEST_F(BlockPoolTest, AnUnorderedBinGivesEveryBlockAndTheLastThatCameFirst) {
+  pool_.set_ordered(false);
+  std::set<const Block*> expected;
+  for (Address address = 512; address <= 100 * 512; address += 512)
+    expected.insert(&insert(4096, one_, address % 3, address));
+  Block& last = insert(4096, one_, 0, 101 * 512);
+  expected.insert(&last);
+  EXPECT_EQ(pool_.find_at_least(one_, 4096), &last);
+  EXPECT_EQ(pool_.find_largest(one_), &last);
+  std::set<const Block*> found;
+  for (const Block* b = pool_.find_at_least(one_, 1); b != nullptr; b = pool_.find_next(*b))
+    EXPECT_TRUE(found.insert(b).second);
+  EXPECT_EQ(found, expected);
+}
+
+// Back and forth, with blocks of either time in one bin.
+TEST_F(BlockPoolTest, BinsThatBecomeOrderedAreSorted) {
+  std::mt19937 random(11);
+  std::set<Block*, InOrder> model;
+  for (int round = 0; round < 12; ++round) {
+    pool_.set_ordered(round % 2 == 0);
+    for (Address i = 0; i < 200; ++i) {
+      const Bytes size = 512 * (1 + random() % 3);
+      const Address address = (random() % 1000 * 1000 + 200 * round + i) * 512;
+      model.insert(&insert(size, one_, random() % 3, address));
+    }
+    for (int i = 0; i < 120; ++i) {
+      const auto victim = std::next(model.begin(), static_cast<long>(random() % model.size()));
+      pool_.remove(**victim);
+      model.erase(victim);
+    }
+    if (round % 2 != 0) continue;
+    std::vector<Block*> found;
+    for (Block* b = pool_.find_at_least(one_, 1); b != nullptr; b = pool_.find_next(*b))
+      found.push_back(b);
+    EXPECT_EQ(found, std::vector<Block*>(model.begin(), model.end()));
+    EXPECT_EQ(pool_.find_largest(one_), *model.rbegin());
+  }
+}
+
 }  // namespace
 }  // namespace quarry::test

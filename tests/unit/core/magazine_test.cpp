@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/thread_state.hpp"
 #include "tests/support/scenario.hpp"
 
 namespace quarry::test {
@@ -275,6 +276,29 @@ TEST_F(MagazineTest, ADriverThatFailsIsNoReasonToRefuseWhatIsParked) {
   s_.sim().fail_calls_if(
       DriverEntry::kAllocate, [](Bytes) { return true; }, DriverCode::kIllegalAddress);
   EXPECT_NE(s_.malloc(900_KiB), 0u) << s_.last_message();
+}
+
+// Oversize blocks do not park; those that become oversize do not stay.
+TEST_F(MagazineTest, ASplitLimitTakesParkedBlocksBack) {
+  make_popular(64_MiB);
+  ASSERT_EQ(parked(), 64_MiB);
+  s_.configure([](Config& config) { config.max_split_bytes = 32_MiB; });
+  ASSERT_NE(s_.malloc(64_MiB), 0u);
+  EXPECT_EQ(s_.stats().oversize_allocations.current, 1);
+}
+
+TEST_F(MagazineTest, ADriverCallbackIsServedWhatOthersParked) {
+  make_popular(1_MiB);
+  ASSERT_NE(s_.malloc(700_KiB), 0u);
+  ASSERT_EQ(parked(), 1_MiB);
+  std::thread([&] {
+    s_.sim().set_callback_thread(true);
+    {
+      DriverCallbackScope scope;
+      EXPECT_TRUE(s_.allocator().allocate({0, kS0}, 1_MiB).is_ok());
+    }
+    s_.sim().set_callback_thread(false);
+  }).join();
 }
 
 }  // namespace
