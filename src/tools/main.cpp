@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "api/config_parser.hpp"
 #include "tools/commands.hpp"
 #include "tools/standard_output.hpp"
 #include "trace/csv_row.hpp"
@@ -97,6 +98,10 @@ int run(const std::vector<std::string>& command_line) {
       "and a look at the machine. Only replay --driver cuda needs a GPU.",
       "quarry");
   app.set_version_flag("--version", "quarry " QUARRY_VERSION);
+  // CLI11 prints the text of this exception, whatever it is, and ends well.
+  app.add_flag_callback(
+      "--help-conf", [] { throw CLI::CallForVersion(format_config_help(), 0); },
+      "Print the options of QUARRY_CONF and --conf, with what is allowed, and exit");
   app.require_subcommand(1);
   app.footer(
       "Examples:\n"

@@ -151,8 +151,8 @@ void add_options(CLI::App& command, ReplayCommandLine& line) {
       ->required();
   command
       .add_option("--conf", line.confs,
-                  std::string("Configuration of the allocator, in the grammar of QUARRY_CONF; "
-                              "several are compared. Default: ") +
+                  std::string("Configuration of the allocator, in the grammar of QUARRY_CONF "
+                              "(quarry --help-conf); several are compared. Default: ") +
                       kDefaultReplayConf + ", which decides as PyTorch does")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

@@ -126,7 +126,7 @@ TEST_F(CliReplay, RecordsTheDeviceAndTheLag) {
 TEST_F(CliReplay, FailsIfItCannotWriteItsOutput) {
   write("one.csv", kGoodTrace);
   for (const char* arguments : {"replay one.csv", "replay one.csv --json", "--help",
-                                "replay --help", "--version", "help"}) {
+                                "replay --help", "--version", "--help-conf", "help"}) {
     const CliResult full = run(arguments, ">/dev/full");
     EXPECT_EQ(full.exit_code, 1) << arguments;
     EXPECT_NE(full.err.find("cannot write to standard output: No space left"), std::string::npos)
@@ -291,6 +291,9 @@ TEST_F(CliReplay, ExplainsItself) {
   const CliResult version = run("--version");
   EXPECT_EQ(version.exit_code, 0);
   EXPECT_EQ(version.out.rfind("quarry ", 0), 0u);
+  const CliResult conf = run("--help-conf");
+  EXPECT_EQ(conf.exit_code, 0) << conf.err;
+  EXPECT_NE(conf.out.find("max_split_size_mb:<"), std::string::npos) << conf.out;
   for (const char* arguments :
        {"--help", "help", "help replay", "replay --help", "convert --help"}) {
     const CliResult help = run(arguments);
