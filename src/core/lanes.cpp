@@ -84,7 +84,6 @@ void DeviceAllocator::take_back_in_lane(Block& block,
 
 void DeviceAllocator::count(const InactiveSplitChange& change, StatFamily family,
                             ThreadMagazines& own) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  if (change.count == 0 && change.bytes == 0) return;
   ThreadCounts& counts = own.counts();
   counts.inactive_splits.change(static_cast<int>(family), change.count);
   counts.inactive_split_bytes.change(static_cast<int>(family), change.bytes);

@@ -131,6 +131,7 @@ class alignas(64) ThreadMagazines {
   static Magazine* find(Set& set, Bytes size, StreamHandle handle) noexcept;
   // Releases the lock; null.
   Block* end_in_miss(Bytes bytes, StreamHandle handle, Miss& miss) noexcept QUARRY_RELEASE(lock_);
+  static Magazine& choose_victim(Set& set) noexcept;
   void remember(Set& set, Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_);
   void empty(Magazine& magazine) noexcept QUARRY_REQUIRES(lock_);
   void note_large(Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_) {

@@ -5,6 +5,7 @@
 // reached since its last call under the mutex. Guarded by whoever owns it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/segment.hpp"
@@ -38,9 +39,14 @@ struct FamilyTally {
     family[of].now -= amount;
     now_all -= amount;
   }
-  // Up or down, as one change.
+  // Up or down, as one change. Which of them cannot be foreseen, so nothing branches on it.
   void change(int of, std::int64_t amount) noexcept {
-    amount >= 0 ? rise(of, amount) : fall(of, -amount);
+    Part& part = family[of];
+    part.rises += std::max<std::int64_t>(amount, 0);
+    part.now += amount;
+    now_all += amount;
+    part.high = std::max(part.high, part.now);
+    high_all = std::max(high_all, now_all);
   }
 };
 
