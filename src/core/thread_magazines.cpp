@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/thread_magazines.hpp"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <memory>
+#include <new>
+#include <utility>
 #include <vector>
+
+#include "base/check.hpp"
 
 namespace quarry {
 namespace internal {
@@ -14,25 +20,42 @@ constinit thread_local std::array<ThreadMagazinesSlot, kThreadSlots> thread_slot
 
 namespace {
 
-constinit thread_local bool is_thread_ending = false;
-
 // All that the calling thread has, also where two devices share a slot.
 struct ThreadShare {
   std::vector<internal::ThreadMagazinesSlot> owned;
-
-  ~ThreadShare() {
-    is_thread_ending = true;
-    internal::thread_slots.fill({});
-    for (const auto& slot : owned) {
-      slot.magazines->mark_thread_ended();
-      if (slot.magazines->give_back_share()) delete slot.magazines;
-    }
-  }
 };
 
+constinit thread_local ThreadShare* thread_share = nullptr;
+constinit thread_local bool is_thread_ending = false;
+
+void end_thread(void*) {
+  is_thread_ending = true;
+  internal::thread_slots.fill({});
+  const std::unique_ptr<ThreadShare> share(std::exchange(thread_share, nullptr));
+  for (const auto& slot : share->owned) {
+    slot.magazines->mark_thread_ended();
+    if (slot.magazines->give_back_share()) delete slot.magazines;
+  }
+}
+
+// A key and not a thread_local object: the thread's C++ objects may free while they are destroyed,
+// and one that is made later, by a free from the destructor of a key, would not be destroyed.
+pthread_key_t get_end_key() {
+  static const pthread_key_t made = [] {
+    pthread_key_t key{};
+    QUARRY_CHECK_EQ(pthread_key_create(&key, end_thread), 0);
+    return key;
+  }();
+  return made;
+}
+
 ThreadShare& get_thread_share() {
-  static thread_local ThreadShare share;
-  return share;
+  if (thread_share == nullptr) {
+    auto share = std::make_unique<ThreadShare>();
+    if (pthread_setspecific(get_end_key(), share.get()) != 0) throw std::bad_alloc();
+    thread_share = share.release();
+  }
+  return *thread_share;
 }
 
 }  // namespace
@@ -43,8 +66,8 @@ std::uint64_t make_device_serials(int count) noexcept {
 }
 
 ThreadMagazines* internal::find_thread_magazines_slowly(std::uint64_t device_serial) noexcept {
-  if (is_thread_ending) return nullptr;
-  for (const ThreadMagazinesSlot& slot : get_thread_share().owned) {
+  if (thread_share == nullptr) return nullptr;
+  for (const ThreadMagazinesSlot& slot : thread_share->owned) {
     if (slot.device_serial != device_serial) continue;
     thread_slots[device_serial % kThreadSlots] = slot;
     return slot.magazines;

@@ -193,5 +193,40 @@ TEST(LanesTest, StatisticsAreOfOneMomentAlsoWhereOthersFree) {
   world.finish();
 }
 
+// More devices than a thread has slots for, each block freed by whoever comes across it.
+TEST(LanesTest, BlocksOfManyDevicesFindTheirWayBack) {
+  constexpr int kDevices = 20;
+  sim::SimOptions options;
+  options.device_count = kDevices;
+  SimDriver sim(options);
+  auto allocator = Allocator::create(sim, Config{}).value();
+  std::atomic<Address> passed[64] = {};
+  for (int generation = 0; generation < 6; ++generation) {
+    World::run_threads([&](int number) {
+      model::Entropy entropy(static_cast<std::uint64_t>(number + generation * kThreads) + 1);
+      for (int i = 0; i < 2000; ++i) {
+        const StreamRef stream{static_cast<DeviceId>(entropy.below(kDevices)),
+                               StreamHandle{entropy.below(2)}};
+        const auto block = allocator->allocate(stream, entropy.pick({Bytes{512}, Bytes{4096}}));
+        ASSERT_TRUE(block.is_ok());
+        const bool is_passed = entropy.chance(30);
+        const Address other =
+            is_passed ? passed[entropy.below(64)].exchange(block.value()) : block.value();
+        EXPECT_TRUE(allocator->free(other).is_ok());
+      }
+    });
+    allocator->validate();
+  }
+  for (std::atomic<Address>& block : passed)
+    EXPECT_TRUE(allocator->free(block).is_ok());
+  for (DeviceId device = 0; device < kDevices; ++device) {
+    EXPECT_TRUE(allocator->empty_cache(device).is_ok());
+    const DeviceStats stats = allocator->get_stats(device).value();
+    EXPECT_EQ(stats.allocated_bytes.all.current, 0);
+    EXPECT_EQ(stats.reserved_bytes.all.current, 0);
+  }
+  allocator->validate();
+}
+
 }  // namespace
 }  // namespace quarry::stress

@@ -4,6 +4,7 @@
 // bytes held, and host allocations per call. A program of its own, because it replaces operator
 // new.
 #include <malloc.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -160,6 +161,34 @@ TEST(HostMemoryTest, AllocatorsThatEndedLeaveNothingWithALivingThread) {
   };
   const std::int64_t before = run_allocators(10);
   EXPECT_LE(run_allocators(200) - before, 65'536);
+}
+
+struct Kept {
+  Scenario& scenario;
+  Address block;
+};
+
+// A thread's first call may be a free from the destructor of a POSIX key, when its C++ objects
+// have been destroyed already.
+TEST(HostMemoryTest, ThreadsThatOnlyFreeAtTheirEndLeaveNothingBehind) {
+  Scenario s(make_cached());
+  pthread_key_t key{};
+  ASSERT_EQ(pthread_key_create(&key,
+                               [](void* data) {
+                                 const auto* kept = static_cast<Kept*>(data);
+                                 EXPECT_TRUE(kept->scenario.allocator().free(kept->block).is_ok());
+                               }),
+            0);
+  const auto run_threads = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      Kept kept{s, s.allocator().allocate({0, kS0}, 4096).value()};
+      std::thread([&] { EXPECT_EQ(pthread_setspecific(key, &kept), 0); }).join();
+    }
+    return live_bytes.load();
+  };
+  const std::int64_t before = run_threads(100);
+  EXPECT_LE(run_threads(2000) - before, 65'536);
+  EXPECT_EQ(pthread_key_delete(key), 0);
 }
 
 }  // namespace
