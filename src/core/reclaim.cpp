@@ -39,11 +39,16 @@ Result<Block*> DeviceAllocator::climb(const Request& request) {
   }
   collect_garbage();
   if (config_.throw_on_cudamalloc_oom && is_over_limit(request.segment_bytes)) {
+    // What is in the driver's hands counts as reserved, and may be room or a block in a moment.
+    while (operations_under_way_ > 0)
+      changed_.wait(mutex_);
     // Passed over so far: what the driver would have spared, and small parts of large segments.
     empty_magazines();
     if (Block* block = find_fitting(request)) return block;
-    ++stats_.num_oom_rejections;
-    return nullptr;
+    if (is_over_limit(request.segment_bytes)) {
+      ++stats_.num_oom_rejections;
+      return nullptr;
+    }
   }
   Result<Block*> grown = grow(request);
   if (is_beside_parked) {

@@ -228,5 +228,42 @@ TEST(LanesTest, BlocksOfManyDevicesFindTheirWayBack) {
   allocator->validate();
 }
 
+// Halves of segments, all of one stream, and a limit of just what the threads may hold: blocks in
+// magazines, on their way out of them, or in a lane are found before anybody is refused.
+TEST(LanesTest, SmallDemandsThatFitTogetherAreAlwaysServed) {
+  constexpr std::size_t kShare = 4;
+  for (const bool is_refused_early : {false, true}) {
+    World world(1_GiB);
+    Config config;
+    config.throw_on_cudamalloc_oom = is_refused_early;
+    world.allocator().configure(config);
+    ASSERT_TRUE(world.allocator().set_limit(0, kThreads * kShare * 1_MiB).is_ok());
+    world.driver().set_hook([](DriverEntry) { std::this_thread::yield(); });
+    std::atomic<int> refused{0};
+    World::run_threads([&](int number) {
+      model::Entropy entropy(static_cast<std::uint64_t>(number) + 500);
+      std::vector<Held> held;
+      for (int round = 0; round < 4000; ++round) {
+        if (held.size() < kShare && entropy.chance(60)) {
+          const auto block = world.allocate(world.shared_stream(0), 1_MiB);
+          refused += block ? 0 : 1;
+          if (block) held.push_back(*block);
+        } else if (!held.empty()) {
+          world.free(held.back());
+          held.pop_back();
+        }
+        const bool reads = entropy.chance(1);
+        const bool empties = entropy.chance(1);
+        EXPECT_TRUE(!reads || world.allocator().get_stats(0).is_ok());
+        EXPECT_TRUE(!empties || world.allocator().empty_cache(0).is_ok());
+      }
+      for (const Held& block : held)
+        world.free(block);
+    });
+    EXPECT_EQ(refused.load(), 0) << is_refused_early;
+    world.finish();
+  }
+}
+
 }  // namespace
 }  // namespace quarry::stress
