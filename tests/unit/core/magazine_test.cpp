@@ -301,5 +301,25 @@ TEST_F(MagazineTest, ADriverCallbackIsServedWhatOthersParked) {
   }).join();
 }
 
+TEST_F(MagazineTest, SizesAtTheEndsOfTheRangeAreRefusedAsOftenAsTheyAreAsked) {
+  make_popular(512);
+  for (const StreamHandle stream : {kS0, s_.make_stream()}) {
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(s_.allocator().allocate({0, stream}, 0).value(), 0u);
+      for (const Bytes bytes : {kUnlimited, kUnlimited - 511, Bytes{1} << 63, Bytes{1} << 60,
+                                (Bytes{1} << 60) - 1, (Bytes{1} << 60) - 512}) {
+        const auto refused = s_.allocator().allocate({0, stream}, bytes);
+        EXPECT_EQ(refused.code(), StatusCode::kOutOfMemory) << bytes;
+        EXPECT_EQ(s_.allocator().allocate({0, stream}, bytes, 1_GiB).code(),
+                  StatusCode::kOutOfMemory);
+      }
+      EXPECT_FALSE(s_.allocator().allocate({0, stream}, 512, 0).is_ok());
+      EXPECT_FALSE(s_.allocator().allocate({0, stream}, 512, 513).is_ok());
+    }
+  }
+  EXPECT_NE(s_.malloc(512), 0u);
+  s_.allocator().validate();
+}
+
 }  // namespace
 }  // namespace quarry::test
