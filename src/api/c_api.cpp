@@ -92,9 +92,8 @@ Status free_with_allocator(void* ptr, Body&& body) {
   return process->visit([&](auto& allocator) -> Status { return body(allocator); });
 }
 
-// `miss` is what the short way left, or empty.
-Status allocate(void** ptr, size_t bytes, size_t alignment, int device, quarry_stream stream,
-                const Allocator::Miss& miss) {
+// What neither the thread's magazines nor the stream's lane could serve.
+Status allocate(void** ptr, size_t bytes, size_t alignment, int device, quarry_stream stream) {
   if (Status status = require(ptr, "ptr"); !status.is_ok()) return status;
   *ptr = nullptr;
   auto process = find_process();
@@ -103,7 +102,7 @@ Status allocate(void** ptr, size_t bytes, size_t alignment, int device, quarry_s
   note_stream_use(ref.handle);
   auto address = process.value()->visit([&]<class Any>(Any& allocator) -> Result<Address> {
     if constexpr (std::is_same_v<Any, Allocator>) {
-      return allocator.allocate_after_miss(ref, bytes, alignment, miss);
+      return allocator.allocate_from_device(ref, bytes, alignment);
     } else {
       return allocator.allocate(ref, bytes, alignment);
     }
@@ -114,9 +113,8 @@ Status allocate(void** ptr, size_t bytes, size_t alignment, int device, quarry_s
 }
 
 [[gnu::noinline]] quarry_status allocate_slowly(void** ptr, size_t bytes, size_t alignment,
-                                                int device, quarry_stream stream,
-                                                const Allocator::Miss& miss) noexcept {
-  return run([&] { return allocate(ptr, bytes, alignment, device, stream, miss); });
+                                                int device, quarry_stream stream) noexcept {
+  return run([&] { return allocate(ptr, bytes, alignment, device, stream); });
 }
 
 [[gnu::noinline]] void free_slowly(void* ptr) noexcept {
@@ -197,24 +195,27 @@ quarry_status quarry_get_device_count(int* count) {
 
 // --- Memory ---
 
-// Most calls are served from the calling thread's magazines, before the last line.
+// Most calls are served from the calling thread's magazines, most others from the stream's lane.
 quarry_status quarry_malloc(void** ptr, size_t bytes, int device, quarry_stream stream) {
   Allocator* const allocator = peek_allocator();
-  Allocator::Miss miss;
   if (allocator != nullptr && ptr != nullptr) [[likely]] {
     const StreamRef ref{device, to_handle(stream)};
-    if (const Address address = allocator->take_parked(ref, bytes, miss)) [[likely]] {
+    if (const Address address = allocator->take_parked(ref, bytes)) [[likely]] {
+      *ptr = to_pointer(address);
+      return QUARRY_OK;
+    }
+    if (const Address address = allocator->take_from_lane(ref, bytes)) {
       *ptr = to_pointer(address);
       return QUARRY_OK;
     }
   }
-  return allocate_slowly(ptr, bytes, kMinBlock, device, stream, miss);
+  return allocate_slowly(ptr, bytes, kMinBlock, device, stream);
 }
 
 quarry_status quarry_malloc_aligned(void** ptr, size_t bytes, size_t alignment, int device,
                                     quarry_stream stream) {
   if (alignment == kMinBlock) return quarry_malloc(ptr, bytes, device, stream);
-  return allocate_slowly(ptr, bytes, alignment, device, stream, {});
+  return allocate_slowly(ptr, bytes, alignment, device, stream);
 }
 
 void quarry_free(void* ptr) {

@@ -13,6 +13,7 @@ namespace quarry {
 
 std::atomic<Phase> process_phase{Phase::kNone};
 Process* process_instance = nullptr;
+std::atomic<Allocator*> running_allocator{nullptr};
 
 namespace {
 
@@ -62,6 +63,7 @@ void mark_child() {
   if (phase == Phase::kRunning) process_instance->mark_forked();
   if (phase == Phase::kRunning || phase == Phase::kChanging) {
     process_phase.store(Phase::kForked, std::memory_order_relaxed);
+    running_allocator.store(nullptr, std::memory_order_relaxed);
   }
 }
 
@@ -96,6 +98,7 @@ pthread_key_t get_thread_exit_key() {
 // --- Phases ---
 
 void set_phase(Phase phase) {
+  if (phase == Phase::kRunning) running_allocator.store(process_instance->allocator());
   process_phase.store(phase, std::memory_order_release);
   process_phase.notify_all();
 }
@@ -308,6 +311,7 @@ Status stop_process() {
     if (phase == Phase::kNone || phase == Phase::kStopped) return {};
     running = Phase::kRunning;
   }
+  running_allocator.store(nullptr);
   wait_for_pins();
   delete std::exchange(process_instance, nullptr);
   set_phase(Phase::kStopped);

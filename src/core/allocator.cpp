@@ -19,9 +19,11 @@ std::string format_address(Address address) {
   return "0x" + (text.empty() ? "0" : text);
 }
 
-Status check_alignment(Bytes alignment) {
-  constexpr Bytes kAlignmentMax = 1_GiB;
-  if (is_power_of_two(alignment) && alignment <= kAlignmentMax) return Status::ok();
+constexpr bool is_possible_alignment(Bytes alignment) {
+  return is_power_of_two(alignment) && alignment <= 1_GiB;
+}
+
+Status refuse_alignment(Bytes alignment) {
   return Status(StatusCode::kInvalidArgument, "alignment is " + std::to_string(alignment) +
                                                   "; it must be a power of two, at most 1 GiB");
 }
@@ -89,21 +91,23 @@ Result<DeviceAllocator*> Allocator::find_device(DeviceId device) const {
                                                   std::to_string(device_count() - 1));
 }
 
-Result<Address> Allocator::allocate_after_miss(StreamRef stream, Bytes bytes, Bytes alignment,
-                                               const Miss& miss) {
-  if (miss.note.stream != nullptr) {  // whoever was told of it has checked the rest
-    DeviceAllocator& device = *devices_[static_cast<std::size_t>(stream.device)];
-    return device.allocate(stream.handle, bytes, alignment, miss);
-  }
+Address Allocator::take_from_lane(StreamRef stream, Bytes bytes) noexcept {
+  if (!routing_.is_clear() || static_cast<unsigned>(stream.device) >= count_) return 0;
+  DeviceAllocator& device = *devices_[static_cast<std::size_t>(stream.device)];
+  const Block* const block = device.take_from_lane(to_canonical(stream.handle), bytes);
+  return block == nullptr ? 0 : block->address;
+}
+
+Result<Address> Allocator::allocate_from_device(StreamRef stream, Bytes bytes, Bytes alignment) {
   auto device = find_device(stream.device);
   if (!device.is_ok()) return std::move(device).status();
-  if (Status status = check_alignment(alignment); !status.is_ok()) return status;
+  if (!is_possible_alignment(alignment)) return refuse_alignment(alignment);
   if (bytes == 0) return Address{0};
   if (bytes >= kRequestMax) {
     return Status(StatusCode::kOutOfMemory,
                   "CUDA out of memory. Tried to allocate more than 1EB memory.");
   }
-  return device.value()->allocate(stream.handle, bytes, alignment, miss);
+  return device.value()->allocate(to_canonical(stream.handle), bytes, alignment);
 }
 
 Status Allocator::explain_pointer(Address address, PointerUse use, const char* call) const {

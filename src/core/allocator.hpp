@@ -57,13 +57,13 @@ class Allocator {
   // its message. May wait for the device when memory is short.
   Result<Address> allocate(StreamRef stream, Bytes bytes, Bytes alignment = kMinBlock);
 
-  // The two halves of allocate. The short way: a block that the calling thread has parked, or 0.
-  // Never fails, waits or calls the driver.
-  using Miss = ThreadMagazines::Miss;
-  Address take_parked(StreamRef stream, Bytes bytes, Miss& miss) noexcept;
-  // The rest. `miss` is what take_parked left there for the same stream and bytes, or empty.
-  Result<Address> allocate_after_miss(StreamRef stream, Bytes bytes, Bytes alignment,
-                                      const Miss& miss);
+  // The three ways that allocate tries in turn. A block that the calling thread has parked, or 0.
+  // Waits for nothing, calls no driver.
+  Address take_parked(StreamRef stream, Bytes bytes) noexcept;
+  // After that: from the stream's own free memory, or 0. Waits for its lane only, calls no driver.
+  Address take_from_lane(StreamRef stream, Bytes bytes) noexcept;
+  // The rest, and for whatever the others cannot serve.
+  Result<Address> allocate_from_device(StreamRef stream, Bytes bytes, Bytes alignment);
 
   // Never waits and makes no driver call, except one event record for each foreign stream of the
   // block. Address 0 is fine. Any thread may free, a driver callback too (see
@@ -165,23 +165,23 @@ class Allocator {
 // --- The short way, inline: most calls end here, without any lock but the thread's own ---
 
 // 0: ask the device.
-inline Address Allocator::take_parked(StreamRef stream, Bytes bytes, Miss& miss) noexcept {
+inline Address Allocator::take_parked(StreamRef stream, Bytes bytes) noexcept {
   if (!routing_.is_clear() || static_cast<unsigned>(stream.device) >= count_) [[unlikely]]
     return 0;
   ThreadMagazines* const magazines = find_thread_magazines(first_serial_ + stream.device);
   if (magazines == nullptr) [[unlikely]]
     return 0;
-  const Block* const block = magazines->try_take(bytes, to_canonical(stream.handle), miss);
+  const Block* const block = magazines->try_take(bytes, to_canonical(stream.handle));
   return block == nullptr ? 0 : block->address;
 }
 
 inline Result<Address> Allocator::allocate(StreamRef stream, Bytes bytes, Bytes alignment) {
-  Miss miss;
   if (alignment <= kMinBlock && is_power_of_two(alignment)) [[likely]] {
-    if (const Address address = take_parked(stream, bytes, miss)) [[likely]]
+    if (const Address address = take_parked(stream, bytes)) [[likely]]
       return address;
+    if (const Address address = take_from_lane(stream, bytes)) return address;
   }
-  return allocate_after_miss(stream, bytes, alignment, miss);
+  return allocate_from_device(stream, bytes, alignment);
 }
 
 inline bool Allocator::try_park(const PointerMap::Found& held) noexcept {

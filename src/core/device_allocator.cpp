@@ -48,19 +48,18 @@ DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
 
 // --- malloc ---
 
-// What the thread's magazines could not serve: from the stream's lane, or with everything locked.
-Result<Address> DeviceAllocator::allocate(StreamHandle stream, Bytes bytes, Bytes alignment,
-                                          const ThreadMagazines::Miss& miss) noexcept {
+// What the stream's own free memory can serve, without the mutex; null: call allocate.
+Block* DeviceAllocator::take_from_lane(StreamHandle stream, Bytes bytes) noexcept {
   ThreadMagazines* const own = find_thread_magazines(serial_);
-  const bool has_leaving = miss.has_leaving && return_in_lanes(*own);
-  if (miss.note.stream != nullptr && alignment <= kMinBlock && !has_leaving) {
-    if (Block* block = allocate_in_lane(miss.note, bytes, *own)) return block->address;
-  }
-  return allocate_locked(to_canonical(stream), bytes, alignment);
+  if (own == nullptr) return nullptr;
+  const ThreadMagazines::Miss miss = own->take_last_miss(stream);
+  if (miss.has_leaving && return_in_lanes(*own)) return nullptr;
+  return miss.note.stream == nullptr ? nullptr : allocate_in_lane(miss.note, bytes, *own);
 }
 
-Result<Address> DeviceAllocator::allocate_locked(StreamHandle handle, Bytes bytes,
-                                                 Bytes alignment) {
+// With everything locked.
+Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes,
+                                          Bytes alignment) noexcept {
   Section section(*this);
   ThreadMagazines* const own = join_thread();
   if (own != nullptr) {

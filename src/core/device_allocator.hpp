@@ -61,8 +61,9 @@ class DeviceAllocator {
 
   // See Allocator for the meaning of each. The calling thread's magazines could not serve the
   // request, or take the block.
-  Result<Address> allocate(StreamHandle stream, Bytes bytes, Bytes alignment,
-                           const ThreadMagazines::Miss& miss) noexcept QUARRY_EXCLUDES(mutex_);
+  Block* take_from_lane(StreamHandle stream, Bytes bytes) noexcept QUARRY_EXCLUDES(mutex_);
+  Result<Address> allocate(StreamHandle stream, Bytes bytes, Bytes alignment) noexcept
+      QUARRY_EXCLUDES(mutex_);
   // How a block comes back, whose is_held the caller has exchanged from true to false; nullopt
   // owner: to the stream that it belongs to.
   void free(Block& block, std::optional<StreamHandle> new_owner) noexcept QUARRY_EXCLUDES(mutex_);
@@ -128,8 +129,6 @@ class DeviceAllocator {
   class Section;
 
   // --- device_allocator.cpp: the algorithm ---
-  Result<Address> allocate_locked(StreamHandle stream, Bytes bytes, Bytes alignment)
-      QUARRY_EXCLUDES(mutex_);
   void settle_frees() QUARRY_REQUIRES(mutex_);
   void collect_fences() QUARRY_REQUIRES(mutex_);
   Request make_request(Stream& stream, Bytes bytes, Bytes alignment) const QUARRY_REQUIRES(mutex_);
@@ -161,7 +160,6 @@ class DeviceAllocator {
   bool return_in_lanes(ThreadMagazines& own) QUARRY_EXCLUDES(mutex_);
   bool may_free_in_lane(const Block& block, int lane) const;
   void take_back_in_lane(Block& block, ThreadMagazines& own);
-  void count(const InactiveSplitChange& change, StatFamily family, ThreadMagazines& own);
   std::uint64_t get_free_count() QUARRY_REQUIRES(mutex_);
   void note_unsettled() QUARRY_REQUIRES(mutex_);
 

@@ -38,7 +38,7 @@ Block* DeviceAllocator::allocate_in_lane(const StreamNote& note, Bytes bytes,
                                          ThreadMagazines& own) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
   const SpinLockHold lane_hold(mutex_.get(note.lane).lock);
   const SpinLockHold own_hold(own.lock());
-  if (!routing_.is_clear() || own.find_stream(note.handle).stream != note.stream) return nullptr;
+  if (!routing_.is_clear() || own.find_stream(note.handle) != note) return nullptr;
   const Request request = make_request(*note.stream, bytes, kMinBlock);
   Block* const found = find_fitting_of(*note.stream, request);
   if (found == nullptr || found->segment->lane != note.lane) return nullptr;
@@ -47,7 +47,7 @@ Block* DeviceAllocator::allocate_in_lane(const StreamNote& note, Bytes bytes,
   Block& block = carve(*found, request, change);
   hand_out(block, request);
   own.counts().take(block);
-  count(change, request.family, own);
+  own.counts().change_inactive_splits(request.family, change.count, change.bytes);
   return &block;
 }
 
@@ -79,15 +79,8 @@ void DeviceAllocator::take_back_in_lane(Block& block,
   const StatFamily family = block.segment->family;
   pointer_map_.remove(block.address);
   block.become_pending();
-  count(return_to_pool(block), family, own);
-}
-
-void DeviceAllocator::count(const InactiveSplitChange& change, StatFamily family,
-                            ThreadMagazines& own) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  ThreadCounts& counts = own.counts();
-  counts.inactive_splits.change(static_cast<int>(family), change.count);
-  counts.inactive_split_bytes.change(static_cast<int>(family), change.bytes);
-  counts.is_empty = false;
+  const InactiveSplitChange change = return_to_pool(block);
+  own.counts().change_inactive_splits(family, change.count, change.bytes);
 }
 
 // Blocks that are leaving the thread's magazines go back to their streams. True: some can do so

@@ -7,16 +7,16 @@
 
 namespace quarry {
 
-Block* ThreadMagazines::end_in_miss(Bytes bytes, StreamHandle handle,
-                                    Miss& miss) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+Block* ThreadMagazines::end_in_miss(Bytes bytes, StreamHandle handle) noexcept
+    QUARRY_NO_THREAD_SAFETY_ANALYSIS {
   // Such requests are not to be served at all.
   const bool is_to_be_served = bytes > 0 && bytes < kRequestMax;
   if (is_to_be_served && routing_.allows_parking()) {
     const Bytes size = round_up(bytes, kMinBlock);
     if (size > kSmallMax) empty_large();
     remember(get_set(size, handle), size, handle);
-    miss.has_leaving = leaving_ != nullptr;
-    miss.note = find_stream(handle);
+    last_miss_ = {leaving_ != nullptr, find_stream(handle)};
+    last_miss_.note.handle = handle;
   }
   lock_.unlock();
   return nullptr;

@@ -22,6 +22,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/mutex.hpp"
@@ -41,6 +42,8 @@ struct StreamNote {
   StreamHandle handle = StreamHandle::kLegacy;
   int lane = kNoLane;
   Stream* stream = nullptr;  // null: nothing was told
+
+  friend bool operator==(const StreamNote&, const StreamNote&) = default;
 };
 
 class alignas(64) ThreadMagazines {
@@ -50,11 +53,16 @@ class alignas(64) ThreadMagazines {
   // A parked block for a request of `bytes` on `handle`, marked held again; null if there is none
   // or the short way is closed. A miss remembers the size; blocks that had to make room for it are
   // leaving, and the caller returns them to the device.
+  Block* try_take(Bytes bytes, StreamHandle handle) noexcept;
+  // What the thread's last try_take found out, if that was a miss on `handle`; only once.
   struct Miss {
     bool has_leaving = false;
     StreamNote note;  // what the handle means
   };
-  Block* try_take(Bytes bytes, StreamHandle handle, Miss& miss) noexcept;
+  Miss take_last_miss(StreamHandle handle) noexcept {
+    const Miss miss = std::exchange(last_miss_, {});
+    return miss.note.handle == handle ? miss : Miss{};
+  }
 
   // Parks a block that its user gave up and nobody else has (Block::is_held was exchanged to
   // false). False if it does not qualify: free it under the device's mutex.
@@ -130,7 +138,7 @@ class alignas(64) ThreadMagazines {
   Set& get_set(Bytes size, StreamHandle handle) noexcept;
   static Magazine* find(Set& set, Bytes size, StreamHandle handle) noexcept;
   // Releases the lock; null.
-  Block* end_in_miss(Bytes bytes, StreamHandle handle, Miss& miss) noexcept QUARRY_RELEASE(lock_);
+  Block* end_in_miss(Bytes bytes, StreamHandle handle) noexcept QUARRY_RELEASE(lock_);
   static Magazine& choose_victim(Set& set) noexcept;
   void remember(Set& set, Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_);
   void empty(Magazine& magazine) noexcept QUARRY_REQUIRES(lock_);
@@ -145,7 +153,8 @@ class alignas(64) ThreadMagazines {
   SpinLock lock_;
   std::atomic<bool> has_thread_ended_{false};
   std::atomic<int> shares_{2};
-  std::uint32_t clock_ QUARRY_GUARDED_BY(lock_) = 0;
+  Miss last_miss_;                                    // the thread's own
+  std::uint32_t clock_ QUARRY_GUARDED_BY(lock_) = 0;  // misses
   std::int64_t parked_bytes_ QUARRY_GUARDED_BY(lock_) = 0;
   // Bit i: sets_[i] may have blocks of more than 1 MiB.
   std::uint32_t large_sets_ QUARRY_GUARDED_BY(lock_) = 0;
@@ -177,18 +186,18 @@ inline ThreadMagazines::Magazine* ThreadMagazines::find(Set& set, Bytes size,
 
 // Neither waits for its lock: whoever has it is emptying magazines. Nor do they call anything on
 // the way of a hit, which would cost registers.
-inline Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle,
-                                        Miss& miss) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+inline Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle) noexcept
+    QUARRY_NO_THREAD_SAFETY_ANALYSIS {
   const Bytes size = round_up(bytes, kMinBlock);
   Magazine* const magazine = find(get_set(size, handle), size, handle);
   if (!lock_.try_lock()) [[unlikely]]
     return nullptr;
   Block* const block = magazine != nullptr && routing_.allows_parking() ? magazine->top : nullptr;
   if (block == nullptr) [[unlikely]]
-    return end_in_miss(bytes, handle, miss);
+    return end_in_miss(bytes, handle);
   magazine->top = block->left;
   --magazine->count;
-  magazine->last_use = ++clock_;
+  magazine->last_use = clock_;
   block->requested_bytes = bytes;
   block->is_held.store(true, std::memory_order_relaxed);
   parked_bytes_ -= static_cast<std::int64_t>(block->size);

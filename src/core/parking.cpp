@@ -81,26 +81,31 @@ void DeviceAllocator::take_counts(ThreadMagazines& magazines) {
 }
 
 void DeviceAllocator::add_counts(const ThreadCounts& counts) {
-  const auto add = [](FamilyStat& stat, const FamilyTally& tally) {
+  using Families = ThreadCounts::Figures<ThreadCounts::Figure>;
+  using BothSums = ThreadCounts::Figures<ThreadCounts::Sum>;
+  const auto add = [&counts](FamilyStat& stat, ThreadCounts::Figure Families::*figure,
+                             ThreadCounts::Sum BothSums::*sum) {
     std::int64_t rises = 0;
     for (std::size_t family = 0; family < 2; ++family) {
-      const FamilyTally::Part& part = tally.family[family];
-      stat.family[family].add_many(part.rises, part.rises - part.now, part.high);
-      rises += part.rises;
+      const ThreadCounts::Figure& own = counts.family[family].*figure;
+      stat.family[family].add_many(own.rises, own.rises - own.now, own.high);
+      rises += own.rises;
     }
-    stat.all.add_many(rises, rises - tally.now_all, tally.high_all);
-    return tally.now_all;
+    const ThreadCounts::Sum& all = counts.all.*sum;
+    stat.all.add_many(rises, rises - all.now, all.high);
   };
-  add(stats_.allocation, counts.blocks);
-  add(stats_.active, counts.blocks);
-  add(stats_.allocated_bytes, counts.bytes);
-  add(stats_.active_bytes, counts.bytes);
-  held_requested_bytes_ += add(stats_.requested_bytes, counts.requested);
-  add(stats_.inactive_split, counts.inactive_splits);
-  add(stats_.inactive_split_bytes, counts.inactive_split_bytes);
+  add(stats_.allocation, &Families::blocks, &BothSums::blocks);
+  add(stats_.active, &Families::blocks, &BothSums::blocks);
+  add(stats_.allocated_bytes, &Families::bytes, &BothSums::bytes);
+  add(stats_.active_bytes, &Families::bytes, &BothSums::bytes);
+  add(stats_.requested_bytes, &Families::requested, &BothSums::requested);
+  add(stats_.inactive_split, &Families::inactive_splits, &BothSums::inactive_splits);
+  add(stats_.inactive_split_bytes, &Families::inactive_split_bytes,
+      &BothSums::inactive_split_bytes);
+  held_requested_bytes_ += counts.all.requested.now;
   for (const std::size_t family : {0, 1}) {
     pool_.get_blocks(static_cast<StatFamily>(family))
-        .count_served(counts.blocks.family[family].rises);
+        .count_served(counts.family[family].blocks.rises);
   }
 }
 

@@ -12,65 +12,74 @@
 
 namespace quarry {
 
-// One figure for small, large, and both together, since the last time it was taken.
-struct FamilyTally {
-  struct Part {
-    // Not beside `now`: the compiler would raise both by one 16-byte access, which has to wait for
-    // the 8-byte store of a fall before it.
+struct ThreadCounts {
+  // One figure of one family. Its fields are in this order because the compiler would raise two
+  // neighbours by one 16-byte access, which has to wait for the 8-byte store of a fall before it.
+  struct Figure {
     std::int64_t rises = 0;
     std::int64_t high = 0;  // of now
     std::int64_t now = 0;   // rises less falls
   };
-  Part family[2];
-  std::int64_t now_all = 0;
-  std::int64_t high_all = 0;
-
-  void rise(int of, std::int64_t amount) noexcept {
-    Part& part = family[of];
-    part.rises += amount;
-    part.now += amount;
-    now_all += amount;
-    if (part.now > part.high) [[unlikely]]
-      part.high = part.now;
-    if (now_all > high_all) [[unlikely]]
-      high_all = now_all;
-  }
-  void fall(int of, std::int64_t amount) noexcept {
-    family[of].now -= amount;
-    now_all -= amount;
-  }
-  // Up or down, as one change. Which of them cannot be foreseen, so nothing branches on it.
-  void change(int of, std::int64_t amount) noexcept {
-    Part& part = family[of];
-    part.rises += std::max<std::int64_t>(amount, 0);
-    part.now += amount;
-    now_all += amount;
-    part.high = std::max(part.high, part.now);
-    high_all = std::max(high_all, now_all);
-  }
-};
-
-struct ThreadCounts {
-  FamilyTally blocks;     // held by users
-  FamilyTally bytes;      // of them
-  FamilyTally requested;  // bytes that were asked for
-  FamilyTally inactive_splits;
-  FamilyTally inactive_split_bytes;
+  // The same figure of both families together.
+  struct Sum {
+    std::int64_t now = 0;
+    std::int64_t high = 0;
+  };
+  template <class Value>
+  struct Figures {
+    Value blocks;     // held by users
+    Value bytes;      // of them
+    Value requested;  // bytes that were asked for
+    Value inactive_splits;
+    Value inactive_split_bytes;
+  };
+  Figures<Figure> family[2];  // by StatFamily
+  Figures<Sum> all;
   bool is_empty = true;
 
   void take(const Block& block) noexcept {
-    const int family = static_cast<int>(block.segment->family);
+    Figures<Figure>& own = family[static_cast<int>(block.segment->family)];
     is_empty = false;
-    blocks.rise(family, 1);
-    bytes.rise(family, static_cast<std::int64_t>(block.size));
-    requested.rise(family, static_cast<std::int64_t>(block.requested_bytes));
+    rise(own.blocks, all.blocks, 1);
+    rise(own.bytes, all.bytes, static_cast<std::int64_t>(block.size));
+    rise(own.requested, all.requested, static_cast<std::int64_t>(block.requested_bytes));
   }
   void give_back(const Block& block) noexcept {
-    const int family = static_cast<int>(block.segment->family);
+    Figures<Figure>& own = family[static_cast<int>(block.segment->family)];
     is_empty = false;
-    blocks.fall(family, 1);
-    bytes.fall(family, static_cast<std::int64_t>(block.size));
-    requested.fall(family, static_cast<std::int64_t>(block.requested_bytes));
+    fall(own.blocks, all.blocks, 1);
+    fall(own.bytes, all.bytes, static_cast<std::int64_t>(block.size));
+    fall(own.requested, all.requested, static_cast<std::int64_t>(block.requested_bytes));
+  }
+  // Free parts of split segments that came or went, as one change.
+  void change_inactive_splits(StatFamily of, std::int64_t count, std::int64_t bytes) noexcept {
+    Figures<Figure>& own = family[static_cast<int>(of)];
+    is_empty = false;
+    change(own.inactive_splits, all.inactive_splits, count);
+    change(own.inactive_split_bytes, all.inactive_split_bytes, bytes);
+  }
+
+ private:
+  static void rise(Figure& figure, Sum& sum, std::int64_t amount) noexcept {
+    figure.rises += amount;
+    figure.now += amount;
+    sum.now += amount;
+    if (figure.now > figure.high) [[unlikely]]
+      figure.high = figure.now;
+    if (sum.now > sum.high) [[unlikely]]
+      sum.high = sum.now;
+  }
+  static void fall(Figure& figure, Sum& sum, std::int64_t amount) noexcept {
+    figure.now -= amount;
+    sum.now -= amount;
+  }
+  // Up or down. Which of them cannot be foreseen, so nothing branches on it.
+  static void change(Figure& figure, Sum& sum, std::int64_t amount) noexcept {
+    figure.rises += std::max<std::int64_t>(amount, 0);
+    figure.now += amount;
+    sum.now += amount;
+    figure.high = std::max(figure.high, figure.now);
+    sum.high = std::max(sum.high, sum.now);
   }
 };
 
