@@ -159,16 +159,18 @@ def main():
     if args.device == "cuda" and not has_gpu():
         sys.exit(77)
     begin = time.monotonic()
-    summaries = [summarize(model, *compare(model, args)) for model in args.models.split(",")]
-    print_table(summaries, args)
+    summaries = []
+    for model in args.models.split(","):  # what is done stays, should the rest be stopped
+        summaries.append(summarize(model, *compare(model, args)))
+        print_table(summaries, args)
+        if args.json:
+            pathlib.Path(args.json).write_text(json.dumps(summaries, indent=1) + "\n")
     is_good = all(summary["is_equal"] for summary in summaries)
     if args.oom:
         arguments = ["--library", args.library] if args.library else []
         result, text = call("out_of_memory.py", arguments, args.timeout)
         print(f"\n{text.rstrip()}")
         is_good &= result is not None
-    if args.json:
-        pathlib.Path(args.json).write_text(json.dumps(summaries, indent=1) + "\n")
     print(f"{'ok' if is_good else 'FAILED'}, {time.monotonic() - begin:.0f} s")
     sys.exit(0 if is_good else 1)
 

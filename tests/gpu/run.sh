@@ -4,7 +4,7 @@
 # last. A step that fails does not stop the others. Usage: bash tests/gpu/run.sh [PART...]
 #   gpu       the tests labelled gpu (with replay the default)
 #   replay    the recorded traces on the device, as tables
-#   torch     examples/pytorch/compare.py, 7 runs of each model and allocator: about 7 minutes
+#   torch     examples/pytorch/compare.py, 7 runs of each model and allocator: about 10 minutes
 #   facts     what docs/driver-facts.md holds, measured, into $OUT/driver-facts.md (and .json)
 #   all       every test that needs no GPU, then gpu, then replay
 #   sanitize  the integrity test with few blocks under compute-sanitizer: clean, errors, or why it
@@ -76,8 +76,11 @@ part_replay() {
 
 part_torch() {
   build release -DQUARRY_BUILD_BENCH=ON
-  step "PyTorch models, 7 runs" timeout 580 python3 examples/pytorch/compare.py --oom \
-    --json "${OUT:-/tmp}/torch.json"
+  local model
+  for model in vision training llm; do
+    step "PyTorch $model, 7 runs" timeout 300 python3 examples/pytorch/compare.py \
+      --models "$model" --json "${OUT:-/tmp}/torch-$model.json"
+  done
 }
 
 measure_facts() {
