@@ -51,7 +51,8 @@ DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
 // What the stream's own free memory can serve, without the mutex; null: call allocate.
 Block* DeviceAllocator::take_from_lane(StreamHandle stream, Bytes bytes) noexcept {
   ThreadMagazines* const own = find_thread_magazines(serial_);
-  if (own == nullptr) return nullptr;
+  // Looked at again under the lane; here it spares locks that would lead nowhere.
+  if (own == nullptr || !routing_.is_clear()) return nullptr;
   const ThreadMagazines::Miss miss = own->take_last_miss(stream);
   if (miss.has_leaving && return_in_lanes(*own)) return nullptr;
   return miss.note.stream == nullptr ? nullptr : allocate_in_lane(miss.note, bytes, *own);
