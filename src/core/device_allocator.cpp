@@ -53,6 +53,8 @@ Block* DeviceAllocator::take_from_lane(StreamHandle stream, Bytes bytes) noexcep
   ThreadMagazines* const own = find_thread_magazines(serial_);
   // Looked at again under the lane; here it spares locks that would lead nowhere.
   if (own == nullptr || !routing_.is_clear()) return nullptr;
+  // What the thread last missed may have been another request.
+  if (!is_servable(bytes)) return nullptr;
   const ThreadMagazines::Miss miss = own->take_last_miss(stream);
   if (miss.has_leaving && return_in_lanes(*own)) return nullptr;
   return miss.note.stream == nullptr ? nullptr : allocate_in_lane(miss.note, bytes, *own);

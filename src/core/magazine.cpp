@@ -9,9 +9,7 @@ namespace quarry {
 
 Block* ThreadMagazines::end_in_miss(Bytes bytes, StreamHandle handle) noexcept
     QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  // Such requests are not to be served at all.
-  const bool is_to_be_served = bytes > 0 && bytes < kRequestMax;
-  if (is_to_be_served && routing_.allows_parking()) {
+  if (is_servable(bytes) && routing_.allows_parking()) {
     const Bytes size = round_up(bytes, kMinBlock);
     if (size > kSmallMax) empty_large();
     remember(get_set(size, handle), size, handle);

@@ -29,7 +29,7 @@ Bytes round_to_division(Bytes bytes, std::uint32_t divisions) {
 }  // namespace
 
 Bytes calculate_block_size(Bytes bytes, const Config& config) {
-  QUARRY_ASSERT(bytes > 0 && bytes < kRequestMax);
+  QUARRY_ASSERT(is_servable(bytes));
   if (bytes < kMinBlock) return kMinBlock;
   const std::uint32_t divisions = get_divisions(bytes, config);
   const std::uint32_t least_divisions = config.upstream_quirks ? 2 : 1;

@@ -18,8 +18,13 @@ inline constexpr Bytes kSegmentGranularity =
     2_MiB;                                        // of segments for sizes of kMediumMax and more
 inline constexpr Bytes kRequestMax = 1ull << 60;  // 1 EiB: from here on requests are refused
 
-// The size of the block for a request of `bytes`, 0 < bytes < kRequestMax: a multiple of 512, at
-// least `bytes`.
+// Whether there is a block for a request of `bytes` at all.
+constexpr bool is_servable(Bytes bytes) {
+  return bytes > 0 && bytes < kRequestMax;
+}
+
+// The size of the block for a request of `bytes`, which is servable: a multiple of 512, at least
+// `bytes`.
 Bytes calculate_block_size(Bytes bytes, const Config& config);
 
 constexpr StatFamily get_family(Bytes block_size) {

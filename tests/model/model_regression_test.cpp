@@ -46,5 +46,17 @@ TEST(ModelRegressionTest, AnAlignedRequestIsAsOversizeAsTheRoomThatItNeeds) {
                      }});
 }
 
+TEST(ModelRegressionTest, ARequestThatCannotBeServedDoesNotUseWhatAnEarlierMissLeft) {
+  expect_passes(
+      Case{.options = {},
+           .operations = {
+               Allocate{.slot = 92, .stream = 41, .bytes = 377},
+               Allocate{.slot = 68},
+               FreeSized{.slot = 68, .error_bytes = 1, .caller = Caller::kDriverCallback},
+               Allocate{.slot = 14, .stream = 20},
+               Allocate{.slot = 95, .stream = 48, .bytes = kUnlimited},
+           }});
+}
+
 }  // namespace
 }  // namespace quarry::model
