@@ -109,9 +109,10 @@ void DeviceAllocator::collect_fences() {
 }
 
 DeviceAllocator::Request DeviceAllocator::make_request(Stream& stream, Bytes bytes,
-                                                       Bytes alignment) const {
+                                                       Bytes alignment) {
   Request request;
   request.stream = &stream;
+  request.pool = &default_pool_;
   request.requested_bytes = bytes;
   request.block_bytes = calculate_block_size(bytes, config_);
   request.alignment = std::max(alignment, kMinBlock);
@@ -122,7 +123,7 @@ DeviceAllocator::Request DeviceAllocator::make_request(Stream& stream, Bytes byt
 }
 
 Block* DeviceAllocator::find_free_block(const Request& request) {
-  pool_.get_blocks(request.family).count_search();
+  request.pool->get_blocks(request.family).count_search();
   return find_fitting(request);
 }
 
@@ -133,7 +134,7 @@ Block* DeviceAllocator::find_fitting(const Request& request) const {
 
 // Best fit; for an alignment above the usual the first, by size, in which it leaves enough.
 Block* DeviceAllocator::find_fitting_of(const Stream& owner, const Request& request) const {
-  const BlockPool& pool = pool_.get_blocks(request.family);
+  const BlockPool& pool = request.pool->get_blocks(request.family);
   Block* block = pool.find_at_least(owner, request.block_bytes);
   const auto is_enough = [&request](const Block& candidate) {
     const Bytes head = round_up(candidate.address, request.alignment) - candidate.address;
@@ -304,7 +305,7 @@ Status DeviceAllocator::record_stream(Address address, StreamHandle handle) noex
 // --- the index of free blocks, and its statistics ---
 
 void DeviceAllocator::pool_insert(Block& block, InactiveSplitChange& change) {
-  pool_.get_blocks(block.segment->family).insert(block);
+  block.segment->get_free_blocks().insert(block);
   block.owner->cached_bytes += block.size;
   if (!block.is_split()) return;
   change.count += 1;
@@ -312,7 +313,7 @@ void DeviceAllocator::pool_insert(Block& block, InactiveSplitChange& change) {
 }
 
 void DeviceAllocator::pool_remove(Block& block, InactiveSplitChange& change) {
-  pool_.get_blocks(block.segment->family).remove(block);
+  block.segment->get_free_blocks().remove(block);
   block.owner->cached_bytes -= block.size;
   if (!block.is_split()) return;
   change.count -= 1;

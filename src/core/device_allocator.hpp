@@ -103,6 +103,7 @@ class DeviceAllocator {
   // One request on its way through the algorithm.
   struct Request {
     Stream* stream = nullptr;
+    MemPool* pool = nullptr;
     Bytes requested_bytes = 0;
     Bytes block_bytes = 0;    // what the user gets
     Bytes needed_bytes = 0;   // block_bytes and room to align
@@ -131,7 +132,7 @@ class DeviceAllocator {
   // --- device_allocator.cpp: the algorithm ---
   void settle_frees() QUARRY_REQUIRES(mutex_);
   void collect_fences() QUARRY_REQUIRES(mutex_);
-  Request make_request(Stream& stream, Bytes bytes, Bytes alignment) const QUARRY_REQUIRES(mutex_);
+  Request make_request(Stream& stream, Bytes bytes, Bytes alignment) QUARRY_REQUIRES(mutex_);
   Block* find_free_block(const Request& request) QUARRY_REQUIRES(mutex_);
   Block* find_fitting(const Request& request) const QUARRY_REQUIRES(mutex_);
   Block* find_fitting_of(const Stream& owner, const Request& request) const
@@ -219,7 +220,7 @@ class DeviceAllocator {
   // --- device_report.cpp ---
   OomReport make_oom_report(const Request& request) const QUARRY_REQUIRES(mutex_);
   std::vector<StreamCache> list_caches() const QUARRY_REQUIRES(mutex_);
-  Bytes find_largest_free(const Stream& stream) const QUARRY_REQUIRES(mutex_);
+  static Bytes find_largest_free(const MemPool& pool, const Stream& stream);
   Bytes calculate_allowed_bytes() const QUARRY_REQUIRES(mutex_);
   bool has_limit() const QUARRY_REQUIRES(mutex_);
   Segment* find_segment(Address address) const QUARRY_REQUIRES(mutex_);
@@ -250,7 +251,7 @@ class DeviceAllocator {
   double fraction_ QUARRY_GUARDED_BY(mutex_) = 1.0;
   Bytes limit_ QUARRY_GUARDED_BY(mutex_) = kUnlimited;
 
-  MemPool pool_ QUARRY_GUARDED_BY(mutex_);
+  MemPool default_pool_ QUARRY_GUARDED_BY(mutex_);
   StreamTable streams_ QUARRY_GUARDED_BY(mutex_);
   Fences fences_ QUARRY_GUARDED_BY(mutex_);
   ObjectPool<Segment> segments_ QUARRY_GUARDED_BY(mutex_);

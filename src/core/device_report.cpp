@@ -36,7 +36,7 @@ DeviceStats DeviceAllocator::get_stats() {
   for (const auto& stream : streams_.get_all()) {
     if (stream == nullptr) continue;
     stats.largest_free_block =
-        std::max(stats.largest_free_block, static_cast<std::int64_t>(find_largest_free(*stream)));
+        std::max(stats.largest_free_block, static_cast<std::int64_t>(find_largest_free(default_pool_, *stream)));
   }
   if (info.is_ok()) {
     const auto used = static_cast<std::int64_t>(info.value.total_bytes - info.value.free_bytes);
@@ -45,10 +45,10 @@ DeviceStats DeviceAllocator::get_stats() {
   return stats;
 }
 
-Bytes DeviceAllocator::find_largest_free(const Stream& stream) const {
+Bytes DeviceAllocator::find_largest_free(const MemPool& pool, const Stream& stream) {
   Bytes largest = 0;
   for (const StatFamily family : {StatFamily::kSmall, StatFamily::kLarge}) {
-    const Block* block = pool_.get_blocks(family).find_largest(stream);
+    const Block* block = pool.get_blocks(family).find_largest(stream);
     if (block != nullptr) largest = std::max(largest, block->size);
   }
   return largest;
@@ -59,7 +59,7 @@ std::vector<StreamCache> DeviceAllocator::list_caches() const {
   for (const auto& stream : streams_.get_all()) {
     if (stream == nullptr || stream->cached_bytes == 0) continue;
     caches.push_back({static_cast<std::uint64_t>(stream->ref.handle), stream->cached_bytes,
-                      find_largest_free(*stream)});
+                      find_largest_free(default_pool_, *stream)});
   }
   std::stable_sort(caches.begin(), caches.end(), [](const StreamCache& a, const StreamCache& b) {
     return a.cached_bytes > b.cached_bytes;
@@ -85,7 +85,7 @@ OomReport DeviceAllocator::make_oom_report(const Request& request) const {
   report.pending_bytes = active - report.allocated_bytes;
   report.cached_bytes = report.reserved_bytes - active - retiring_bytes_;
   report.largest_free_block =
-      std::max(find_largest_free(*request.stream), find_largest_free(streams_.idle()));
+      std::max(find_largest_free(default_pool_, *request.stream), find_largest_free(default_pool_, streams_.idle()));
   if (has_limit()) report.limit_bytes = calculate_allowed_bytes();
   report.caches = list_caches();
   report.device_total_bytes = properties_.total_bytes;

@@ -20,8 +20,8 @@ void DeviceAllocator::open_lane(StreamHandle handle, Stream& stream, ThreadMagaz
   if (stream.lane == kNoLane) {
     const int number = static_cast<int>(stream.index) % kLanes;
     mutex_.open(number);
-    pool_.small.prepare(stream);
-    pool_.large.prepare(stream);
+    default_pool_.small.prepare(stream);
+    default_pool_.large.prepare(stream);
     stream.lane = number;
   }
   own.remember_stream({handle, stream.lane, &stream});

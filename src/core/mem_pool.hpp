@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A reuse domain: the segments that it owns and the index of their free blocks. Memory is never
-// exchanged between pools. Today there is one, the device's default pool.
+// exchanged between pools, but for what PoolOptions::use_on_oom lends. Each device has the default
+// pool and the private ones of graphs and users (pools.cpp).
 #pragma once
 
 #include "core/block_pool.hpp"
@@ -25,7 +26,12 @@ struct MemPool {
   void remove(Segment& segment) noexcept;
 };
 
+inline BlockPool& Segment::get_free_blocks() const noexcept {
+  return pool->get_blocks(family);
+}
+
 inline void MemPool::add(Segment& segment) noexcept {
+  segment.pool = this;
   segment.previous = last_segment;
   segment.next = nullptr;
   (last_segment != nullptr ? last_segment->next : first_segment) = &segment;

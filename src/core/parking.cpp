@@ -104,7 +104,7 @@ void DeviceAllocator::add_counts(const ThreadCounts& counts) {
       &BothSums::inactive_split_bytes);
   held_requested_bytes_ += counts.all.requested.now;
   for (const std::size_t family : {0, 1}) {
-    pool_.get_blocks(static_cast<StatFamily>(family))
+    default_pool_.get_blocks(static_cast<StatFamily>(family))
         .count_served(counts.family[family].blocks.rises);
   }
 }
@@ -131,8 +131,8 @@ void DeviceAllocator::update_routing() {
       std::any_of(config_.roundup_power2_divisions.begin(), config_.roundup_power2_divisions.end(),
                   [](std::uint32_t divisions) { return divisions != 0; });
   routing_.set_to(RoutingReason::kNoCache, !config_.thread_cache);
-  pool_.small.set_ordered(!config_.thread_cache);
-  pool_.large.set_ordered(!config_.thread_cache);
+  default_pool_.small.set_ordered(!config_.thread_cache);
+  default_pool_.large.set_ordered(!config_.thread_cache);
   routing_.set_to(RoutingReason::kRoundup, is_rounded);
   routing_.set_to(RoutingReason::kAges, config_.garbage_collection_threshold > 0.0);
   if (!routing_.allows_parking()) empty_magazines();

@@ -164,7 +164,7 @@ Block& DeviceAllocator::add_segment(Address address, const Request& request) {
   segment.first = &block;
   segment.is_oversize_counted = is_oversize(segment.size, config_);
   segments_by_address_.emplace(address, &segment);
-  pool_.add(segment);
+  request.pool->add(segment);
 
   block.address = address;
   block.size = segment.size;

@@ -37,7 +37,7 @@ Status DeviceAllocator::empty_cache() noexcept {
 
 DeviceAllocator::Released DeviceAllocator::release_vacant_segments() {
   std::vector<Segment*> vacant;
-  for (Segment* segment = pool_.first_segment; segment != nullptr; segment = segment->next) {
+  for (Segment* segment = default_pool_.first_segment; segment != nullptr; segment = segment->next) {
     if (segment->is_vacant() && !segment->is_detached) vacant.push_back(segment);
   }
   return release_segments(vacant);
@@ -126,13 +126,13 @@ void DeviceAllocator::erase_segment(Segment& segment) {
     release_reference(owner);
     block = next;
   }
-  pool_.remove(segment);
+  segment.pool->remove(segment);
   segments_.give_back(&segment);
 }
 
 // Searches of the pool since the youngest block of a vacant segment became free.
 std::uint32_t DeviceAllocator::get_age(const Segment& segment) const {
-  const BlockPool& pool = pool_.get_blocks(segment.family);
+  const BlockPool& pool = segment.pool->get_blocks(segment.family);
   std::uint32_t age = pool.get_age(*segment.first);
   for (const Block* block = segment.first; block != nullptr; block = block->next) {
     age = std::min(age, pool.get_age(*block));
@@ -149,7 +149,7 @@ std::vector<Segment*> DeviceAllocator::choose_garbage(Bytes target_bytes) const 
   };
   std::vector<Candidate> candidates;
   std::uint64_t total_age = 0;
-  for (Segment* segment = pool_.first_segment; segment != nullptr; segment = segment->next) {
+  for (Segment* segment = default_pool_.first_segment; segment != nullptr; segment = segment->next) {
     const bool is_candidate =
         segment->family == StatFamily::kLarge && segment->is_vacant() && !segment->is_detached;
     if (!is_candidate) continue;
@@ -177,7 +177,7 @@ std::vector<Segment*> DeviceAllocator::choose_garbage(Bytes target_bytes) const 
 // are, from the largest down.
 std::vector<Segment*> DeviceAllocator::choose_oversize(const Request& request,
                                                        bool* is_enough) const {
-  const BlockPool& pool = pool_.get_blocks(StatFamily::kLarge);
+  const BlockPool& pool = request.pool->get_blocks(StatFamily::kLarge);
   const Bytes wanted = std::max(request.needed_bytes, config_.max_split_bytes);
   const auto is_whole = [](const Block& block) { return !block.is_split(); };
   if (Block* fitting = pool.find_at_least(*request.stream, wanted)) {
@@ -205,7 +205,7 @@ std::size_t DeviceAllocator::tear_down() {
   std::size_t live_blocks = 0;
   empty_magazines();
   CaptureModeBracket bracket(driver_);
-  while (Segment* segment = pool_.first_segment) {
+  while (Segment* segment = default_pool_.first_segment) {
     for (Block* block = segment->first; block != nullptr; block = block->next) {
       if (block->state() != BlockState::kAllocated) continue;
       ++live_blocks;

@@ -12,6 +12,9 @@
 
 namespace quarry {
 
+class BlockPool;
+struct MemPool;
+
 struct Segment {
   Address address = 0;
   Bytes size = 0;
@@ -19,6 +22,7 @@ struct Segment {
   // Order of creation on the device. Ties between blocks of one size are broken by it, so that
   // decisions depend on the sequence of calls and not on the driver's addresses.
   std::uint64_t sequence = 0;
+  MemPool* pool = nullptr;  // its owner
   Block* first = nullptr;
   std::uint32_t active_blocks = 0;   // allocated or pending
   int lane = kNoLane;                // of all its blocks' owners; kNoLane if they differ
@@ -27,6 +31,8 @@ struct Segment {
   Segment* previous = nullptr;       // in the MemPool's list, in order of creation
   Segment* next = nullptr;
 
+  // Where its free blocks are.
+  BlockPool& get_free_blocks() const noexcept;
   // Nothing in it is in use: it may go back to the driver, which waits for the device's work.
   bool is_vacant() const noexcept { return active_blocks == 0; }
 };

@@ -49,7 +49,7 @@ void DeviceAllocator::forget_streams() {
 // its last blocks change hands.
 void DeviceAllocator::adopt_as_idle(Stream& drained) {
   for (const StatFamily family : {StatFamily::kSmall, StatFamily::kLarge}) {
-    BlockPool& pool = pool_.get_blocks(family);
+    BlockPool& pool = default_pool_.get_blocks(family);
     InactiveSplitChange change;
     while (Block* block = pool.find_largest(drained)) {
       pool_remove(*block, change);

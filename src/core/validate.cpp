@@ -33,7 +33,7 @@ void DeviceAllocator::validate() {
   collect_parked(sums);
   std::size_t attached = 0;
   const Segment* previous = nullptr;
-  for (const Segment* segment = pool_.first_segment; segment != nullptr; segment = segment->next) {
+  for (const Segment* segment = default_pool_.first_segment; segment != nullptr; segment = segment->next) {
     QUARRY_CHECK(segment->previous == previous);
     if (previous != nullptr) QUARRY_CHECK_COMPARE(previous->sequence, <, segment->sequence);
     if (!segment->is_detached) QUARRY_CHECK(find_segment(segment->address) == segment);
@@ -41,7 +41,7 @@ void DeviceAllocator::validate() {
     validate_blocks(*segment, sums);
     previous = segment;
   }
-  QUARRY_CHECK(pool_.last_segment == previous);
+  QUARRY_CHECK(default_pool_.last_segment == previous);
   QUARRY_CHECK_EQ(sums.segment_count, segments_.live_count());
   QUARRY_CHECK_EQ(attached, segments_by_address_.size());
   std::size_t unused_blocks = stock_.unused_count();
@@ -155,7 +155,7 @@ void DeviceAllocator::validate_pools(const Sums& sums) const {
   for (const StatFamily family : {StatFamily::kSmall, StatFamily::kLarge}) {
     for (const auto& stream : streams_.get_all()) {
       if (stream == nullptr) continue;
-      pool_.get_blocks(family).for_each(*stream, [&](const Block& block) {
+      default_pool_.get_blocks(family).for_each(*stream, [&](const Block& block) {
         QUARRY_CHECK_EQ(sums.free_blocks.count(&block), std::size_t{1});
         QUARRY_CHECK(block.owner == stream.get());
         QUARRY_CHECK(block.segment->family == family);
