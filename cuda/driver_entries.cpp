@@ -17,15 +17,16 @@ DriverEntries find_driver_entries(const DriverLibrary& library) {
 
 std::vector<EntryState> list_entries(const DriverEntries& entries) {
   std::vector<EntryState> states;
-#define QUARRY_ADD(member, name, version, is_required) \
-  states.push_back({#name, version, is_required, entries.member != nullptr});
-#define QUARRY_ADD_REQUIRED(member, name, version, symbol) QUARRY_ADD(member, name, version, true)
-#define QUARRY_ADD_OPTIONAL(member, name, version, symbol) QUARRY_ADD(member, name, version, false)
+// The names are quoted here and not one macro further in, where cuda.h's own macros would have
+// made another ABI's name of them.
+#define QUARRY_ADD_REQUIRED(member, name, version, symbol) \
+  states.push_back({#name, version, true, entries.member != nullptr});
+#define QUARRY_ADD_OPTIONAL(member, name, version, symbol) \
+  states.push_back({#name, version, false, entries.member != nullptr});
   QUARRY_REQUIRED_ENTRIES(QUARRY_ADD_REQUIRED)
   QUARRY_OPTIONAL_ENTRIES(QUARRY_ADD_OPTIONAL)
 #undef QUARRY_ADD_OPTIONAL
 #undef QUARRY_ADD_REQUIRED
-#undef QUARRY_ADD
   return states;
 }
 
