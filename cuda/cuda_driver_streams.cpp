@@ -56,6 +56,25 @@ DriverResult<CaptureStatus> CudaDriver::get_capture_status(StreamRef stream) noe
   return CaptureStatus{static_cast<int>(status)};
 }
 
+DriverResult<CaptureInfo> CudaDriver::get_capture_info(StreamRef stream) noexcept {
+  if (entries_.stream_get_capture_info == nullptr) {
+    const auto status = get_capture_status(stream);
+    if (!status.is_ok()) return status.code;
+    if (status.value == CaptureStatus::kActive) return DriverCode::kNotSupported;
+    return CaptureInfo{status.value, CaptureId::kNone};
+  }
+  const Current current(*this, stream.device);
+  if (!current.is_ok()) return current.code();
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+  const CUresult code = entries_.stream_get_capture_info(to_stream(stream.handle), &status, &id,
+                                                         nullptr, nullptr, nullptr);
+  if (code != CUDA_SUCCESS) return to_code(code);
+  // The driver's id means nothing unless the capture is active.
+  if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE) id = 0;
+  return CaptureInfo{CaptureStatus{static_cast<int>(status)}, CaptureId{id}};
+}
+
 DriverResult<StreamId> CudaDriver::get_stream_id(StreamRef stream) noexcept {
   if (entries_.stream_get_id == nullptr) return DriverCode::kNotSupported;
   const Current current(*this, stream.device);

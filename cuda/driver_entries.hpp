@@ -52,7 +52,8 @@ namespace quarry::cuda {
   X(device_get_name, cuDeviceGetName, 2000, "cuDeviceGetName")             \
   X(can_access_peer, cuDeviceCanAccessPeer, 4000, "cuDeviceCanAccessPeer") \
   X(stream_get_id, cuStreamGetId, 12000, "cuStreamGetId")                  \
-  X(ctx_record_event, cuCtxRecordEvent, 12050, "cuCtxRecordEvent")
+  X(ctx_record_event, cuCtxRecordEvent, 12050, "cuCtxRecordEvent")         \
+  X(stream_get_capture_info, cuStreamGetCaptureInfo, 11030, "cuStreamGetCaptureInfo_v2")
 
 // One function pointer for each entry; null where an optional one is missing.
 struct DriverEntries {

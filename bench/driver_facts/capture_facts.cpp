@@ -112,19 +112,20 @@ void tell_rules(Recorder& recorder, const std::vector<CallResults>& all) {
       holds_for_all(all, is_extent_call, [](const CaptureCell&, const CellResult& result) {
         return result.is_fine();
       }));
+  const auto asks_status = [](const CallResults& results) {
+    return results.name == "cuStreamIsCapturing" || results.name == "cuStreamGetCaptureInfo";
+  };
   recorder.add_rule(
-      "cuStreamIsCapturing harms no capture, whatever the stream",
-      holds_for_all(
-          all, [](const CallResults& results) { return results.name == "cuStreamIsCapturing"; },
-          [](const CaptureCell&, const CellResult& result) { return result.has_survived; }));
+      "cuStreamIsCapturing and cuStreamGetCaptureInfo harm no capture, whatever the stream",
+      holds_for_all(all, asks_status, [](const CaptureCell&, const CellResult& result) {
+        return result.has_survived;
+      }));
   recorder.add_rule(
-      "it answers 906 for the legacy stream while a blocking stream captures, and else succeeds",
-      holds_for_all(
-          all, [](const CallResults& results) { return results.name == "cuStreamIsCapturing"; },
-          [&](const CaptureCell& cell, const CellResult& result) {
-            return result.code == CUDA_SUCCESS ||
-                   (cell.is_blocking && result.code == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-          }));
+      "they answer 906 for the legacy stream while a blocking stream captures, and else succeed",
+      holds_for_all(all, asks_status, [&](const CaptureCell& cell, const CellResult& result) {
+        return result.code == CUDA_SUCCESS ||
+               (cell.is_blocking && result.code == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+      }));
 }
 
 void measure_matrix(Recorder& recorder) {

@@ -85,6 +85,11 @@ void measure_small_costs(Recorder& recorder) {
   });
   add("cuStreamGetId", [&] { return cu().stream_get_id(stream.get(), &id); });
   add("cuStreamIsCapturing", [&] { return cu().stream_is_capturing(stream.get(), &status); });
+  cuuint64_t capture = 0;
+  add("cuStreamGetCaptureInfo, id only", [&] {
+    return cu().stream_get_capture_info(stream.get(), &status, &capture, nullptr, nullptr, nullptr,
+                                        nullptr);
+  });
   add("cuCtxGetDevice", [&] { return cu().ctx_get_device(&device); });
   add("cuCtxGetCurrent", [&] { return cu().ctx_get_current(&current); });
   add("cuThreadExchangeStreamCaptureMode, there and back", [&] {

@@ -79,6 +79,9 @@ class Driver {
   // kSuccess with a status, or kCaptureImplicit for the legacy stream while a blocking stream
   // captures; harmless in both cases. On a destroyed stream the real driver crashes.
   virtual DriverResult<CaptureStatus> get_capture_status(StreamRef stream) noexcept = 0;
+  // As get_capture_status, and which capture it is. In an active capture kNotSupported before CUDA
+  // 11.3.
+  virtual DriverResult<CaptureInfo> get_capture_info(StreamRef stream) noexcept = 0;
   // The driver's unique id of a stream: never reused, and different for each thread's per-thread
   // default stream. Loses a capture of that stream: ask get_capture_status first.
   virtual DriverResult<StreamId> get_stream_id(StreamRef stream) noexcept = 0;

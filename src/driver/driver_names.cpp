@@ -64,6 +64,7 @@ std::string_view get_name(DriverEntry entry) {
     case DriverEntry::kSynchronizeEvent: return "synchronize_event";
     case DriverEntry::kWaitEvent: return "wait_event";
     case DriverEntry::kGetCaptureStatus: return "get_capture_status";
+    case DriverEntry::kGetCaptureInfo: return "get_capture_info";
     case DriverEntry::kGetStreamId: return "get_stream_id";
     case DriverEntry::kExchangeCaptureMode: return "exchange_capture_mode";
   }

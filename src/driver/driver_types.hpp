@@ -77,6 +77,13 @@ struct [[nodiscard]] DriverResult {
 
 enum class CaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
 enum class CaptureStatus : int { kNone = 0, kActive = 1, kInvalidated = 2 };
+// The driver's never reused number of a capture; all streams that take part in it have the same.
+enum class CaptureId : std::uint64_t { kNone = 0 };
+
+struct CaptureInfo {
+  CaptureStatus status = CaptureStatus::kNone;
+  CaptureId id = CaptureId::kNone;  // kNone unless `status` is kActive: a lost one has no number
+};
 
 struct MemoryInfo {
   Bytes free_bytes = 0;
@@ -124,6 +131,7 @@ enum class DriverEntry : int {
   kSynchronizeEvent,
   kWaitEvent,
   kGetCaptureStatus,
+  kGetCaptureInfo,
   kGetStreamId,
   kExchangeCaptureMode,
 };

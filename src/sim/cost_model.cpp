@@ -108,6 +108,8 @@ std::uint64_t calculate_cost_ns(DriverEntry entry, const CallSize& size) {
       return 234;
     case DriverEntry::kGetCaptureStatus:
       return 17;
+    case DriverEntry::kGetCaptureInfo:
+      return 17;  // not measured: as the status
     case DriverEntry::kGetStreamId:
       return 16;
     case DriverEntry::kExchangeCaptureMode:

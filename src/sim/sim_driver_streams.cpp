@@ -134,20 +134,14 @@ DriverCode SimDriver::wait_event(StreamRef ref, EventHandle handle) noexcept {
 
 DriverResult<CaptureStatus> SimDriver::get_capture_status(StreamRef ref) noexcept {
   MutexLock lock(state_->mutex);
-  const DriverEntry entry = DriverEntry::kGetCaptureStatus;
-  if (const DriverCode code = state_->enter(entry); code != DriverCode::kSuccess) return code;
-  StreamIndex index{};
-  const DriverCode code = state_->find_stream(ref, entry, index);
-  if (code != DriverCode::kSuccess) return code;
-  state_->charge(entry);
-  if (!state_->captures.is_any_active()) return CaptureStatus::kNone;
-  const sim::Stream& stream = state_->streams.at(index);
-  if (stream.is_legacy && state_->captures.has_blocking_capture(ref.device)) {
-    return DriverCode::kCaptureImplicit;
-  }
-  if (stream.capture == 0) return CaptureStatus::kNone;
-  return state_->captures.find(stream.capture)->is_lost ? CaptureStatus::kInvalidated
-                                                        : CaptureStatus::kActive;
+  const auto info = state_->get_capture_info(ref, DriverEntry::kGetCaptureStatus);
+  if (!info.is_ok()) return info.code;
+  return info.value.status;
+}
+
+DriverResult<CaptureInfo> SimDriver::get_capture_info(StreamRef ref) noexcept {
+  MutexLock lock(state_->mutex);
+  return state_->get_capture_info(ref, DriverEntry::kGetCaptureInfo);
 }
 
 DriverResult<StreamId> SimDriver::get_stream_id(StreamRef ref) noexcept {

@@ -81,6 +81,23 @@ DriverCode SimState::check_unsafe(DriverEntry entry) {
   return is_refused ? code : DriverCode::kSuccess;
 }
 
+DriverResult<CaptureInfo> SimState::get_capture_info(StreamRef ref, DriverEntry entry) {
+  DriverCode code = enter(entry);
+  if (code != DriverCode::kSuccess) return code;
+  sim::StreamIndex index{};
+  code = find_stream(ref, entry, index);
+  if (code != DriverCode::kSuccess) return code;
+  charge(entry);
+  if (!captures.is_any_active()) return CaptureInfo{};
+  const sim::Stream& stream = streams.at(index);
+  if (stream.is_legacy && captures.has_blocking_capture(ref.device)) {
+    return DriverCode::kCaptureImplicit;
+  }
+  if (stream.capture == 0) return CaptureInfo{};
+  if (captures.find(stream.capture)->is_lost) return CaptureInfo{CaptureStatus::kInvalidated, {}};
+  return CaptureInfo{CaptureStatus::kActive, static_cast<CaptureId>(stream.capture)};
+}
+
 DriverCode SimState::check_capture_of(sim::Stream& stream, std::optional<DriverEntry> entry) {
   if (!captures.is_any_active()) return DriverCode::kSuccess;
   if (stream.capture != 0) {

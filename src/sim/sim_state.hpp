@@ -64,6 +64,9 @@ struct SimState {
 
   // The codes with which a call is refused because of a capture, which is lost by it.
   DriverCode check_unsafe(DriverEntry entry) QUARRY_REQUIRES(mutex);
+  // What either question about a stream's capture answers; it loses none.
+  DriverResult<CaptureInfo> get_capture_info(StreamRef ref, DriverEntry entry)
+      QUARRY_REQUIRES(mutex);
   // For an action on a stream: 901 if its capture is lost, 906 on a poisoned legacy stream.
   DriverCode check_capture_of(sim::Stream& stream, std::optional<DriverEntry> entry)
       QUARRY_REQUIRES(mutex);

@@ -100,6 +100,9 @@ DriverCode CountingDriver::wait_event(StreamRef stream, EventHandle event) noexc
 DriverResult<CaptureStatus> CountingDriver::get_capture_status(StreamRef stream) noexcept {
   return count([&] { return driver_->get_capture_status(stream); });
 }
+DriverResult<CaptureInfo> CountingDriver::get_capture_info(StreamRef stream) noexcept {
+  return count([&] { return driver_->get_capture_info(stream); });
+}
 DriverResult<StreamId> CountingDriver::get_stream_id(StreamRef stream) noexcept {
   return count([&] { return driver_->get_stream_id(stream); });
 }

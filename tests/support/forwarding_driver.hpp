@@ -83,6 +83,9 @@ class ForwardingDriver : public Driver {
   DriverResult<CaptureStatus> get_capture_status(StreamRef stream) noexcept override {
     return pass(DriverEntry::kGetCaptureStatus, [&] { return next_.get_capture_status(stream); });
   }
+  DriverResult<CaptureInfo> get_capture_info(StreamRef stream) noexcept override {
+    return pass(DriverEntry::kGetCaptureInfo, [&] { return next_.get_capture_info(stream); });
+  }
   DriverResult<StreamId> get_stream_id(StreamRef stream) noexcept override {
     return pass(DriverEntry::kGetStreamId, [&] { return next_.get_stream_id(stream); });
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is safe while somebody captures: each call of Driver, in each capture mode, from the
-// capturing thread and from another, plain and in a relaxed bracket. Measured on an H200; the
-// capturing stream of the table is a non-blocking one.
+// capturing thread and from another, plain and in a relaxed bracket, while a blocking stream
+// captures and while a non-blocking one does. Measured on an H200.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,8 +18,8 @@ using Kind = DriverFixture::Kind;
 
 // What the calls under test work on, all of it made before the capture begins.
 struct Scene {
-  explicit Scene(DriverFixture& fixture) : driver(fixture.driver()) {
-    capturing = fixture.create_stream(Kind::kNonBlocking);
+  Scene(DriverFixture& fixture, Kind kind) : driver(fixture.driver()) {
+    capturing = fixture.create_stream(kind);
     other = fixture.create_stream(Kind::kNonBlocking);
     event = driver.create_event(0).value;
     outside = driver.create_event(0).value;
@@ -84,6 +84,10 @@ constexpr Call kCalls[] = {
      [](Scene& s) { return s.driver.get_capture_status(s.capturing).code; }},
     {"get_capture_status_of_another_stream", Safety::kSafe,
      [](Scene& s) { return s.driver.get_capture_status(s.other).code; }},
+    {"get_capture_info_of_the_capturing_stream", Safety::kSafe,
+     [](Scene& s) { return s.driver.get_capture_info(s.capturing).code; }},
+    {"get_capture_info_of_another_stream", Safety::kSafe,
+     [](Scene& s) { return s.driver.get_capture_info(s.other).code; }},
     {"get_stream_id_of_another_stream", Safety::kSafe,
      [](Scene& s) { return s.driver.get_stream_id(s.other).code; }},
     {"query_event", Safety::kUnsafe, [](Scene& s) { return s.driver.query_event(s.outside); }},
@@ -109,7 +113,8 @@ bool survives(Safety safety, Caller caller, CaptureMode mode) {
   return !caller.is_capturing_thread && mode == CaptureMode::kThreadLocal;
 }
 
-using Case = std::tuple<std::size_t, std::size_t, int>;  // call, caller, mode
+// Call, caller, mode, kind of the capturing stream.
+using Case = std::tuple<std::size_t, std::size_t, int, Kind>;
 
 class CaptureSafetyTest : public testing::TestWithParam<Case> {
  protected:
@@ -140,7 +145,7 @@ TEST_P(CaptureSafetyTest, TheCaptureSurvivesOrIsLostAsMeasured) {
   if (!properties.has_context_events && std::string(call.name) == "record_context_event") {
     GTEST_SKIP() << "no context events";
   }
-  Scene scene(*fixture);
+  Scene scene(*fixture, std::get<3>(GetParam()));
   ASSERT_EQ(fixture->begin_capture(scene.capturing, mode), DriverCode::kSuccess);
   ASSERT_EQ(fixture->submit_work(scene.capturing), DriverCode::kSuccess);
   const DriverCode code = make_call(call, caller, scene);
@@ -163,13 +168,15 @@ std::string name_case(const testing::TestParamInfo<Case>& instance) {
   std::string name = kCalls[std::get<0>(instance.param)].name;
   name += caller.is_capturing_thread ? "_by_the_same_thread" : "_by_another_thread";
   name += caller.is_in_bracket ? "_in_a_bracket_" : "_plain_";
-  return name + kModes[std::get<2>(instance.param)];
+  name += kModes[std::get<2>(instance.param)];
+  return name + (std::get<3>(instance.param) == Kind::kBlocking ? "_blocking" : "_non_blocking");
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, CaptureSafetyTest,
                          testing::Combine(testing::Range<std::size_t>(0, std::size(kCalls)),
                                           testing::Range<std::size_t>(0, std::size(kCallers)),
-                                          testing::Range(0, 3)),
+                                          testing::Range(0, 3),
+                                          testing::Values(Kind::kBlocking, Kind::kNonBlocking)),
                          name_case);
 
 }  // namespace

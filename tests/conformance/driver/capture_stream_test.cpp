@@ -77,6 +77,9 @@ TEST_P(CaptureStreamTest, ALostCaptureShowsInTheStatusUntilItEnds) {
   EXPECT_FALSE(driver_.get_stream_id(stream_).is_ok());
   EXPECT_EQ(make([&] { return driver_.get_capture_status(stream_).code; }), DriverCode::kSuccess);
   EXPECT_EQ(driver_.get_capture_status(stream_).value, CaptureStatus::kInvalidated);
+  EXPECT_EQ(make([&] { return driver_.get_capture_info(stream_).code; }), DriverCode::kSuccess);
+  EXPECT_EQ(driver_.get_capture_info(stream_).value.status, CaptureStatus::kInvalidated);
+  EXPECT_EQ(driver_.get_capture_info(stream_).value.id, CaptureId::kNone);
   EXPECT_EQ(make([&] { return driver_.record_event(event_, stream_); }),
             DriverCode::kCaptureInvalidated);
   expect_lost();
@@ -104,12 +107,15 @@ TEST_P(CaptureStreamTest, AskingTheLegacyStreamForItsStatusIs906AndHarmless) {
   begin(Kind::kBlocking);
   EXPECT_EQ(make([&] { return driver_.get_capture_status(legacy_).code; }),
             DriverCode::kCaptureImplicit);
+  EXPECT_EQ(make([&] { return driver_.get_capture_info(legacy_).code; }),
+            DriverCode::kCaptureImplicit);
   expect_survived();
 }
 
 TEST_P(CaptureStreamTest, ANonBlockingCaptureLeavesTheLegacyStreamAlone) {
   begin(Kind::kNonBlocking);
   EXPECT_EQ(make([&] { return driver_.get_capture_status(legacy_).code; }), DriverCode::kSuccess);
+  EXPECT_EQ(make([&] { return driver_.get_capture_info(legacy_).code; }), DriverCode::kSuccess);
   EXPECT_EQ(make([&] { return driver_.record_event(event_, legacy_); }), DriverCode::kSuccess);
   EXPECT_EQ(make([&] { return driver_.wait_event(legacy_, event_); }), DriverCode::kSuccess);
   expect_survived();

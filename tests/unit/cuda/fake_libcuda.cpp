@@ -171,6 +171,11 @@ int fake_do_nothing() {
 #else
 #define FAKE_CREATE(X) X(cuMemCreate, cuMemCreate, do_nothing)
 #endif
+#if FAKE_RESOLVER == 0
+#define FAKE_ENTRIES_OF_11_3(X)
+#else
+#define FAKE_ENTRIES_OF_11_3(X) X(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v2, do_nothing)
+#endif
 
 namespace {
 
@@ -181,6 +186,7 @@ namespace {
   if (std::strcmp(name, #known) == 0) *entry = reinterpret_cast<void*>(&fake_##function);
   FAKE_ENTRIES(FAKE_MATCH)
   FAKE_CREATE(FAKE_MATCH)
+  FAKE_ENTRIES_OF_11_3(FAKE_MATCH)
 #undef FAKE_MATCH
   return *entry != nullptr ? kSuccess : kNotFound;
 }

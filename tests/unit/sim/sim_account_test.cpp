@@ -93,6 +93,7 @@ std::vector<std::function<DriverCode(SimDriver&)>> make_one_call_of_each_entry()
       [](SimDriver& sim) { return sim.synchronize_event(sim.create_event(0).value); },
       [stream](SimDriver& sim) { return sim.wait_event(stream, sim.create_event(0).value); },
       [stream](SimDriver& sim) { return sim.get_capture_status(stream).code; },
+      [stream](SimDriver& sim) { return sim.get_capture_info(stream).code; },
       [stream](SimDriver& sim) { return sim.get_stream_id(stream).code; },
       [](SimDriver& sim) { return sim.exchange_capture_mode(CaptureMode::kGlobal).code; },
   };
