@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA driver as a Driver: one class, its members spread over three files by concept (devices
-// and contexts, memory, streams). Internal to cuda/.
+// The CUDA driver as a Driver: one class, its members spread over four files by concept (devices
+// and contexts, memory, streams, graphs). Internal to cuda/.
 #pragma once
 
 #include <atomic>
@@ -47,6 +47,8 @@ class CudaDriver final : public Driver {
 
   DriverResult<CaptureStatus> get_capture_status(StreamRef stream) noexcept override;
   DriverResult<CaptureInfo> get_capture_info(StreamRef stream) noexcept override;
+  DriverCode call_when_graph_is_gone(StreamRef stream, GraphGoneCallback callback,
+                                     void* user) noexcept override;
   DriverResult<StreamId> get_stream_id(StreamRef stream) noexcept override;
   DriverResult<CaptureMode> exchange_capture_mode(CaptureMode mode) noexcept override;
 
@@ -72,6 +74,8 @@ class CudaDriver final : public Driver {
   };
 
   Context* find_context(DeviceId device) noexcept;
+  // The graph that the stream's capture makes; an error unless there is one, and it is whole.
+  CUresult find_capture_graph(CUstream stream, CUgraph& graph) noexcept;
 
   const DriverEntries entries_;
   const int device_count_;

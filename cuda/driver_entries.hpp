@@ -48,12 +48,15 @@ namespace quarry::cuda {
   X(mem_set_access, cuMemSetAccess, 10020, "cuMemSetAccess")                        \
   X(mem_get_granularity, cuMemGetAllocationGranularity, 10020, "cuMemGetAllocationGranularity")
 
-#define QUARRY_OPTIONAL_ENTRIES(X)                                         \
-  X(device_get_name, cuDeviceGetName, 2000, "cuDeviceGetName")             \
-  X(can_access_peer, cuDeviceCanAccessPeer, 4000, "cuDeviceCanAccessPeer") \
-  X(stream_get_id, cuStreamGetId, 12000, "cuStreamGetId")                  \
-  X(ctx_record_event, cuCtxRecordEvent, 12050, "cuCtxRecordEvent")         \
-  X(stream_get_capture_info, cuStreamGetCaptureInfo, 11030, "cuStreamGetCaptureInfo_v2")
+#define QUARRY_OPTIONAL_ENTRIES(X)                                                       \
+  X(device_get_name, cuDeviceGetName, 2000, "cuDeviceGetName")                           \
+  X(can_access_peer, cuDeviceCanAccessPeer, 4000, "cuDeviceCanAccessPeer")               \
+  X(stream_get_id, cuStreamGetId, 12000, "cuStreamGetId")                                \
+  X(ctx_record_event, cuCtxRecordEvent, 12050, "cuCtxRecordEvent")                       \
+  X(stream_get_capture_info, cuStreamGetCaptureInfo, 11030, "cuStreamGetCaptureInfo_v2") \
+  X(user_object_create, cuUserObjectCreate, 11030, "cuUserObjectCreate")                 \
+  X(user_object_release, cuUserObjectRelease, 11030, "cuUserObjectRelease")              \
+  X(graph_retain_user_object, cuGraphRetainUserObject, 11030, "cuGraphRetainUserObject")
 
 // One function pointer for each entry; null where an optional one is missing.
 struct DriverEntries {

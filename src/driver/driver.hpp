@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Quarry asks of a GPU driver, and nothing more: about 25 calls, used only off the hit path.
+// What Quarry asks of a GPU driver, and nothing more: some 25 calls, used only off the hit path.
 // Two implementations exist: src/sim (virtual time, and an oracle of memory hazards) and cuda/
 // (the CUDA driver API). Both obey this contract; tests/conformance runs one suite over either.
 //
@@ -7,7 +7,8 @@
 // - It may be made from any thread, with any context current, and leaves the caller's current
 //   context and device as they were. A call that names a device acts in that device's primary
 //   context, which the implementation retains at the first use.
-// - It never throws, never calls back into Quarry, and returns the driver's own code.
+// - It never throws and returns the driver's own code. It calls nothing of Quarry's, but for what
+//   call_when_graph_is_gone was given.
 // - No lock of Quarry is needed; calls that wait for the device (free, synchronize_event) are made
 //   with none held, because host functions on the device's streams may allocate.
 // - Capture safety is the caller's business: see CaptureModeBracket, and the notes on each call.
@@ -82,6 +83,15 @@ class Driver {
   // As get_capture_status, and which capture it is. In an active capture kNotSupported before CUDA
   // 11.3.
   virtual DriverResult<CaptureInfo> get_capture_info(StreamRef stream) noexcept = 0;
+  // Calls `callback(user)` once, when the graph that the stream's capture makes, all copies and
+  // executables of it and all their launches are gone; also if nothing comes of the capture. It
+  // comes some time after that, from no call that holds a lock of Quarry: on a thread of the
+  // driver or, on the simulated device, in a call of the user or one that waits for the device. It
+  // does not come if the process ends first. Capture-safe, with no bracket.
+  // Unless it returns kSuccess the callback never comes: kInvalidValue if the stream does not
+  // capture, kCaptureInvalidated if the capture is lost, kNotSupported before CUDA 11.3.
+  virtual DriverCode call_when_graph_is_gone(StreamRef stream, GraphGoneCallback callback,
+                                             void* user) noexcept = 0;
   // The driver's unique id of a stream: never reused, and different for each thread's per-thread
   // default stream. Loses a capture of that stream: ask get_capture_status first.
   virtual DriverResult<StreamId> get_stream_id(StreamRef stream) noexcept = 0;

@@ -85,6 +85,9 @@ struct CaptureInfo {
   CaptureId id = CaptureId::kNone;  // kNone unless `status` is kActive: a lost one has no number
 };
 
+// On a thread of the driver, which may make no driver call.
+using GraphGoneCallback = void (*)(void* user);
+
 struct MemoryInfo {
   Bytes free_bytes = 0;
   Bytes total_bytes = 0;
@@ -132,6 +135,7 @@ enum class DriverEntry : int {
   kWaitEvent,
   kGetCaptureStatus,
   kGetCaptureInfo,
+  kCallWhenGraphIsGone,
   kGetStreamId,
   kExchangeCaptureMode,
 };

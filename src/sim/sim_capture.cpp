@@ -60,7 +60,8 @@ DriverResult<GraphId> CaptureTable::end(StreamIndex stream) {
   }
   const auto graph = static_cast<GraphId>(capture.number);
   if (code == DriverCode::kSuccess) {
-    graphs_[graph] = Graph{capture.number, std::move(capture.uses)};
+    graphs_[graph] =
+        Graph{capture.number, std::move(capture.uses), std::move(capture.objects), {}};
   }
   active_.erase(found);
   if (code != DriverCode::kSuccess) return code;

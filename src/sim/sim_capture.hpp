@@ -10,6 +10,7 @@
 
 #include "sim/sim_stream.hpp"
 #include "sim/sim_types.hpp"
+#include "sim/user_object.hpp"
 
 namespace quarry::sim {
 
@@ -22,6 +23,8 @@ struct GraphUse {
 struct Graph {
   CaptureNumber capture = 0;
   std::vector<GraphUse> uses;
+  std::vector<UserObjectHold> objects;
+  std::optional<Mark> last_launch;
 };
 
 struct Capture {
@@ -34,6 +37,7 @@ struct Capture {
   bool has_blocking_stream = false;  // then the device's legacy stream may not be touched
   std::vector<StreamIndex> streams;
   std::vector<GraphUse> uses;
+  std::vector<UserObjectHold> objects;
 };
 
 // The call that loses a capture, for the record.

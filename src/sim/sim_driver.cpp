@@ -77,7 +77,7 @@ DriverResult<Address> SimDriver::allocate(DeviceId device, Bytes bytes) noexcept
 }
 
 DriverCode SimDriver::free(DeviceId device, Address address) noexcept {
-  MutexLock lock(state_->mutex);
+  const FiringLock lock(*state_);
   const DriverEntry entry = DriverEntry::kFree;
   if (const DriverCode code = state_->enter(entry); code != DriverCode::kSuccess) return code;
   if (!state_->is_device(device)) return DriverCode::kInvalidDevice;

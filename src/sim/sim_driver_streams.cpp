@@ -94,7 +94,7 @@ DriverCode SimDriver::query_event(EventHandle handle) noexcept {
 }
 
 DriverCode SimDriver::synchronize_event(EventHandle handle) noexcept {
-  MutexLock lock(state_->mutex);
+  const FiringLock lock(*state_);
   const DriverEntry entry = DriverEntry::kSynchronizeEvent;
   if (const DriverCode code = state_->enter(entry); code != DriverCode::kSuccess) return code;
   sim::Event* event = state_->find_event(handle, entry);
@@ -142,6 +142,18 @@ DriverResult<CaptureStatus> SimDriver::get_capture_status(StreamRef ref) noexcep
 DriverResult<CaptureInfo> SimDriver::get_capture_info(StreamRef ref) noexcept {
   MutexLock lock(state_->mutex);
   return state_->get_capture_info(ref, DriverEntry::kGetCaptureInfo);
+}
+
+DriverCode SimDriver::call_when_graph_is_gone(StreamRef ref, GraphGoneCallback callback,
+                                              void* user) noexcept {
+  MutexLock lock(state_->mutex);
+  sim::Capture* capture = nullptr;
+  const DriverCode code =
+      state_->find_active_capture(ref, DriverEntry::kCallWhenGraphIsGone, capture);
+  if (code == DriverCode::kSuccess) {
+    capture->objects.push_back(state_->objects.create(callback, user));
+  }
+  return code;
 }
 
 DriverResult<StreamId> SimDriver::get_stream_id(StreamRef ref) noexcept {

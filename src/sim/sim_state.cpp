@@ -98,6 +98,16 @@ DriverResult<CaptureInfo> SimState::get_capture_info(StreamRef ref, DriverEntry 
   return CaptureInfo{CaptureStatus::kActive, static_cast<CaptureId>(stream.capture)};
 }
 
+DriverCode SimState::find_active_capture(StreamRef ref, DriverEntry entry,
+                                         sim::Capture*& capture) {
+  const auto info = get_capture_info(ref, entry);
+  if (!info.is_ok()) return info.code;
+  if (info.value.status == CaptureStatus::kNone) return DriverCode::kInvalidValue;
+  if (info.value.status == CaptureStatus::kInvalidated) return DriverCode::kCaptureInvalidated;
+  capture = captures.find(static_cast<sim::CaptureNumber>(info.value.id));
+  return DriverCode::kSuccess;
+}
+
 DriverCode SimState::check_capture_of(sim::Stream& stream, std::optional<DriverEntry> entry) {
   if (!captures.is_any_active()) return DriverCode::kSuccess;
   if (stream.capture != 0) {
@@ -168,6 +178,31 @@ DriverCode SimState::submit(StreamRef ref, sim::WorkTime time, sim::StreamIndex&
   return code;
 }
 
+DriverCode SimState::launch(sim::Graph& graph, StreamRef ref, sim::WorkTime time) {
+  sim::StreamIndex index{};
+  DriverCode code = find_stream(ref, std::nullopt, index);
+  if (code != DriverCode::kSuccess) return code;
+  sim::Stream& stream = streams.at(index);
+  code = check_capture_of(stream, std::nullopt);
+  if (code != DriverCode::kSuccess) return code;
+  // An executable's launches run one after the other, whatever their streams.
+  if (stream.capture == 0 && graph.last_launch) streams.wait(index, {&*graph.last_launch, 1});
+  code = submit(ref, time, index);
+  if (code != DriverCode::kSuccess) return code;
+  sim::Capture* const outer = captures.find(stream.capture);
+  if (outer != nullptr) {
+    outer->uses.insert(outer->uses.end(), graph.uses.begin(), graph.uses.end());
+    outer->objects.insert(outer->objects.end(), graph.objects.begin(), graph.objects.end());
+  } else {
+    graph.last_launch = streams.mark(index);
+    objects.add_launch(graph.objects, *graph.last_launch);
+  }
+  if (!options.oracle) return code;
+  for (const sim::GraphUse& use : graph.uses)
+    oracle.use_captured(use, graph.capture, actor_of(stream));
+  return code;
+}
+
 void SimState::note_use(sim::Stream& stream, const sim::GraphUse& use) {
   if (!options.oracle) return;
   if (stream.capture != 0) captures.find(stream.capture)->uses.push_back(use);
@@ -176,6 +211,17 @@ void SimState::note_use(sim::Stream& stream, const sim::GraphUse& use) {
   } else {
     oracle.use(use.range, actor_of(stream));
   }
+}
+
+void SimState::run_callback(const sim::DueCallback& due) {
+  bool was_callback = false;
+  {
+    MutexLock lock(mutex);
+    was_callback = std::exchange(this_thread().is_callback, true);
+  }
+  due.callback(due.user);
+  MutexLock lock(mutex);
+  this_thread().is_callback = was_callback;
 }
 
 bool SimState::wait_on_host(const std::vector<sim::Mark>& marks) {

@@ -15,6 +15,7 @@
 #include "sim/sim_capture.hpp"
 #include "sim/sim_event.hpp"
 #include "sim/sim_stream.hpp"
+#include "sim/user_object.hpp"
 
 namespace quarry {
 
@@ -23,6 +24,7 @@ struct SimState {
       : options(wanted),
         timelines(wanted.oracle),
         streams(options, clock, timelines),
+        objects(streams, timelines),
         captures(streams, timelines),
         memory(options),
         oracle(memory, timelines, clock) {}
@@ -39,6 +41,7 @@ struct SimState {
   sim::Timelines timelines QUARRY_GUARDED_BY(mutex);
   sim::StreamTable streams QUARRY_GUARDED_BY(mutex);
   sim::EventTable events QUARRY_GUARDED_BY(mutex);
+  sim::UserObjects objects QUARRY_GUARDED_BY(mutex);  // outlives the captures that hold them
   sim::CaptureTable captures QUARRY_GUARDED_BY(mutex);
   sim::MemoryMap memory QUARRY_GUARDED_BY(mutex);
   sim::HazardOracle oracle QUARRY_GUARDED_BY(mutex);
@@ -67,6 +70,9 @@ struct SimState {
   // What either question about a stream's capture answers; it loses none.
   DriverResult<CaptureInfo> get_capture_info(StreamRef ref, DriverEntry entry)
       QUARRY_REQUIRES(mutex);
+  // The same for a call that is about the capture: an error unless there is one, and it is whole.
+  DriverCode find_active_capture(StreamRef ref, DriverEntry entry, sim::Capture*& capture)
+      QUARRY_REQUIRES(mutex);
   // For an action on a stream: 901 if its capture is lost, 906 on a poisoned legacy stream.
   DriverCode check_capture_of(sim::Stream& stream, std::optional<DriverEntry> entry)
       QUARRY_REQUIRES(mutex);
@@ -83,9 +89,32 @@ struct SimState {
   // One piece of work on the stream, captured or not; its uses are to be told to the oracle next.
   DriverCode submit(StreamRef ref, sim::WorkTime time, sim::StreamIndex& stream)
       QUARRY_REQUIRES(mutex);
+  DriverCode launch(sim::Graph& graph, StreamRef ref, sim::WorkTime time) QUARRY_REQUIRES(mutex);
   void note_use(sim::Stream& stream, const sim::GraphUse& use) QUARRY_REQUIRES(mutex);
   // Waits for the marks in virtual time; then the host has seen them.
   bool wait_on_host(const std::vector<sim::Mark>& marks) QUARRY_REQUIRES(mutex);
+  // On this thread, which counts as one of the driver's meanwhile.
+  void run_callback(const sim::DueCallback& due) QUARRY_EXCLUDES(mutex);
+};
+
+// MutexLock for calls that are made with no lock of the caller's held: those of the user, and the
+// driver's waits. In the end, with nothing locked, it runs the callbacks that have come due.
+class QUARRY_SCOPED_CAPABILITY FiringLock {
+ public:
+  explicit FiringLock(SimState& state) QUARRY_ACQUIRE(state.mutex) : state_(state) {
+    state_.mutex.lock();
+  }
+  ~FiringLock() QUARRY_RELEASE() QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+    const std::vector<sim::DueCallback> due = state_.objects.take_due();
+    state_.mutex.unlock();
+    for (const sim::DueCallback& callback : due)
+      state_.run_callback(callback);
+  }
+  FiringLock(const FiringLock&) = delete;
+  FiringLock& operator=(const FiringLock&) = delete;
+
+ private:
+  SimState& state_;
 };
 
 }  // namespace quarry

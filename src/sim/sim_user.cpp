@@ -27,12 +27,12 @@ std::uint64_t SimDriver::now_ns() const {
 }
 
 void SimDriver::advance_to_ns(std::uint64_t ns) {
-  MutexLock lock(state_->mutex);
+  const FiringLock lock(*state_);
   state_->clock.advance_to(ns);
 }
 
 void SimDriver::advance_by_ns(std::uint64_t ns) {
-  MutexLock lock(state_->mutex);
+  const FiringLock lock(*state_);
   state_->clock.advance_by(ns);
 }
 
@@ -43,7 +43,7 @@ StreamRef SimDriver::create_stream(DeviceId device, sim::StreamKind kind) {
 }
 
 DriverCode SimDriver::destroy_stream(StreamRef ref) {
-  MutexLock lock(state_->mutex);
+  const FiringLock lock(*state_);
   StreamIndex index{};
   const DriverCode code = state_->find_stream(ref, std::nullopt, index);
   if (code != DriverCode::kSuccess) return code;
@@ -66,7 +66,7 @@ StreamRef SimDriver::get_per_thread_stream(DeviceId device, sim::ThreadId thread
 
 DriverCode SimDriver::submit_work(StreamRef ref, sim::WorkTime time,
                                   std::span<const LifetimeId> uses) {
-  MutexLock lock(state_->mutex);
+  const FiringLock lock(*state_);
   StreamIndex index{};
   const DriverCode code = state_->submit(ref, time, index);
   if (code != DriverCode::kSuccess) return code;
@@ -77,7 +77,7 @@ DriverCode SimDriver::submit_work(StreamRef ref, sim::WorkTime time,
 }
 
 DriverCode SimDriver::submit_work(StreamRef ref, sim::WorkTime time, MemoryRange use) {
-  MutexLock lock(state_->mutex);
+  const FiringLock lock(*state_);
   StreamIndex index{};
   const DriverCode code = state_->submit(ref, time, index);
   if (code != DriverCode::kSuccess) return code;
@@ -86,7 +86,7 @@ DriverCode SimDriver::submit_work(StreamRef ref, sim::WorkTime time, MemoryRange
 }
 
 void SimDriver::complete(StreamRef ref) {
-  MutexLock lock(state_->mutex);
+  const FiringLock lock(*state_);
   StreamIndex index{};
   if (state_->find_stream(ref, std::nullopt, index) != DriverCode::kSuccess) return;
   state_->streams.complete(index);
@@ -100,7 +100,7 @@ bool SimDriver::is_idle(StreamRef ref) const {
 }
 
 DriverCode SimDriver::user_orders(StreamRef before, StreamRef after) {
-  MutexLock lock(state_->mutex);
+  const FiringLock lock(*state_);
   StreamIndex first{};
   StreamIndex second{};
   DriverCode code = state_->find_stream(before, std::nullopt, first);
@@ -112,7 +112,7 @@ DriverCode SimDriver::user_orders(StreamRef before, StreamRef after) {
 }
 
 DriverCode SimDriver::user_synchronizes(StreamRef ref) {
-  MutexLock lock(state_->mutex);
+  const FiringLock lock(*state_);
   StreamIndex index{};
   const DriverCode code = state_->find_stream(ref, std::nullopt, index);
   if (code != DriverCode::kSuccess) return code;
@@ -122,7 +122,7 @@ DriverCode SimDriver::user_synchronizes(StreamRef ref) {
 }
 
 DriverCode SimDriver::begin_capture(StreamRef ref, CaptureMode mode) {
-  MutexLock lock(state_->mutex);
+  const FiringLock lock(*state_);
   StreamIndex index{};
   const DriverCode code = state_->find_stream(ref, std::nullopt, index);
   if (code != DriverCode::kSuccess) return code;
@@ -134,7 +134,7 @@ DriverCode SimDriver::begin_capture(StreamRef ref, CaptureMode mode) {
 }
 
 DriverResult<GraphId> SimDriver::end_capture(StreamRef ref) {
-  MutexLock lock(state_->mutex);
+  const FiringLock lock(*state_);
   StreamIndex index{};
   const DriverCode code = state_->find_stream(ref, std::nullopt, index);
   if (code != DriverCode::kSuccess) return code;
@@ -149,22 +149,14 @@ DriverResult<GraphId> SimDriver::end_capture(StreamRef ref) {
 }
 
 DriverCode SimDriver::launch_graph(GraphId id, StreamRef ref, sim::WorkTime time) {
-  MutexLock lock(state_->mutex);
-  const sim::Graph* graph = state_->captures.find_graph(id);
+  const FiringLock lock(*state_);
+  sim::Graph* graph = state_->captures.find_graph(id);
   if (graph == nullptr) return DriverCode::kInvalidHandle;
-  StreamIndex index{};
-  const DriverCode code = state_->submit(ref, time, index);
-  if (code != DriverCode::kSuccess || !state_->options.oracle) return code;
-  const sim::Stream& stream = state_->streams.at(index);
-  for (const GraphUse& use : graph->uses) {
-    if (stream.capture != 0) state_->captures.find(stream.capture)->uses.push_back(use);
-    state_->oracle.use_captured(use, graph->capture, state_->actor_of(stream));
-  }
-  return code;
+  return state_->launch(*graph, ref, time);
 }
 
 DriverCode SimDriver::destroy_graph(GraphId graph) {
-  MutexLock lock(state_->mutex);
+  const FiringLock lock(*state_);
   return state_->captures.destroy_graph(graph) ? DriverCode::kSuccess : DriverCode::kInvalidHandle;
 }
 
@@ -189,7 +181,7 @@ void SimDriver::set_callback_thread(bool is_callback) {
 }
 
 void SimDriver::reset_device(DeviceId device) {
-  MutexLock lock(state_->mutex);
+  const FiringLock lock(*state_);
   QUARRY_CHECK(state_->is_device(device));
   state_->captures.forget_device(device);
   state_->streams.reset_device(device);

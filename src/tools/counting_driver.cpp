@@ -103,6 +103,10 @@ DriverResult<CaptureStatus> CountingDriver::get_capture_status(StreamRef stream)
 DriverResult<CaptureInfo> CountingDriver::get_capture_info(StreamRef stream) noexcept {
   return count([&] { return driver_->get_capture_info(stream); });
 }
+DriverCode CountingDriver::call_when_graph_is_gone(StreamRef stream, GraphGoneCallback callback,
+                                                   void* user) noexcept {
+  return count([&] { return driver_->call_when_graph_is_gone(stream, callback, user); });
+}
 DriverResult<StreamId> CountingDriver::get_stream_id(StreamRef stream) noexcept {
   return count([&] { return driver_->get_stream_id(stream); });
 }

@@ -52,6 +52,8 @@ class CountingDriver final : public Driver {
   DriverCode wait_event(StreamRef stream, EventHandle event) noexcept override;
   DriverResult<CaptureStatus> get_capture_status(StreamRef stream) noexcept override;
   DriverResult<CaptureInfo> get_capture_info(StreamRef stream) noexcept override;
+  DriverCode call_when_graph_is_gone(StreamRef stream, GraphGoneCallback callback,
+                                     void* user) noexcept override;
   DriverResult<StreamId> get_stream_id(StreamRef stream) noexcept override;
   DriverResult<CaptureMode> exchange_capture_mode(CaptureMode mode) noexcept override;
 

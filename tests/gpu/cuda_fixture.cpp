@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver suite's fixture for the real driver.
+#include <chrono>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "cuda/cuda_driver.hpp"
 #include "tests/conformance/driver/driver_fixture.hpp"
@@ -50,10 +53,30 @@ class CudaFixture final : public DriverFixture {
   DriverCode end_capture(StreamRef stream) override {
     return DriverCode{gpu::end_capture(get_handle(stream))};
   }
+  Graph make_graph(StreamRef stream) override {
+    auto graph = std::make_unique<gpu::Graph>(get_handle(stream));
+    if (graph->code() != 0) throw std::runtime_error("no graph: " + std::to_string(graph->code()));
+    graphs_.emplace(Graph{++last_graph_}, std::move(graph));
+    return Graph{last_graph_};
+  }
+  void launch(Graph graph, StreamRef stream) override {
+    graphs_.at(graph)->launch(get_handle(stream));
+  }
+  void destroy(Graph graph) override { graphs_.erase(graph); }
+  bool await(const std::function<bool()>& has_happened) override {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!has_happened()) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  }
 
  private:
   std::unique_ptr<Driver> driver_;
   std::map<StreamHandle, std::unique_ptr<gpu::Signal>> signals_;
+  std::map<Graph, std::unique_ptr<gpu::Graph>> graphs_;
+  std::uint64_t last_graph_ = 0;
 };
 
 }  // namespace

@@ -86,6 +86,11 @@ class ForwardingDriver : public Driver {
   DriverResult<CaptureInfo> get_capture_info(StreamRef stream) noexcept override {
     return pass(DriverEntry::kGetCaptureInfo, [&] { return next_.get_capture_info(stream); });
   }
+  DriverCode call_when_graph_is_gone(StreamRef stream, GraphGoneCallback callback,
+                                     void* user) noexcept override {
+    return pass(DriverEntry::kCallWhenGraphIsGone,
+                [&] { return next_.call_when_graph_is_gone(stream, callback, user); });
+  }
   DriverResult<StreamId> get_stream_id(StreamRef stream) noexcept override {
     return pass(DriverEntry::kGetStreamId, [&] { return next_.get_stream_id(stream); });
   }

@@ -109,6 +109,11 @@ TEST_P(CaptureStreamTest, AskingTheLegacyStreamForItsStatusIs906AndHarmless) {
             DriverCode::kCaptureImplicit);
   EXPECT_EQ(make([&] { return driver_.get_capture_info(legacy_).code; }),
             DriverCode::kCaptureImplicit);
+  EXPECT_EQ(make([&] {
+              return driver_.call_when_graph_is_gone(
+                  legacy_, [](void*) {}, nullptr);
+            }),
+            DriverCode::kCaptureImplicit);
   expect_survived();
 }
 

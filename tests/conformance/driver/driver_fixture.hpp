@@ -32,6 +32,13 @@ class DriverFixture {
   virtual DriverCode begin_capture(StreamRef stream, CaptureMode mode) = 0;
   // What ending the capture says; the graph is thrown away.
   virtual DriverCode end_capture(StreamRef stream) = 0;
+  enum class Graph : std::uint64_t {};
+  // Ends the capture of a whole graph and makes it ready to run.
+  virtual Graph make_graph(StreamRef stream) = 0;
+  virtual void launch(Graph graph, StreamRef stream) = 0;
+  virtual void destroy(Graph graph) = 0;
+  // True when `has_happened` is true within a while: callbacks may come on threads of the driver.
+  virtual bool await(const std::function<bool()>& has_happened) = 0;
 };
 
 // Device 0, nothing allocated. Defined once in each program of the suite.

@@ -39,6 +39,12 @@ class SimFixture final : public DriverFixture {
     if (graph.is_ok()) sim_.destroy_graph(graph.value);
     return graph.code;
   }
+  Graph make_graph(StreamRef stream) override { return Graph(sim_.end_capture(stream).value); }
+  void launch(Graph graph, StreamRef stream) override {
+    sim_.launch_graph(sim::GraphId(graph), stream);
+  }
+  void destroy(Graph graph) override { sim_.destroy_graph(sim::GraphId(graph)); }
+  bool await(const std::function<bool()>& has_happened) override { return has_happened(); }
 
  private:
   SimDriver sim_;

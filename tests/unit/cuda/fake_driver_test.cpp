@@ -81,7 +81,8 @@ INSTANTIATE_TEST_SUITE_P(
         Age{"cuda11_2",
             "11.2",
             "dlsym",
-            {"cuStreamGetId", "cuCtxRecordEvent", "cuStreamGetCaptureInfo"}}),
+            {"cuStreamGetId", "cuCtxRecordEvent", "cuStreamGetCaptureInfo", "cuUserObjectCreate",
+             "cuUserObjectRelease", "cuGraphRetainUserObject"}}),
     [](const auto& param) { return std::string(param.param.fake); });
 
 TEST_F(FakeDriver, ThatIsTooOldIsRefusedByTheNameOfWhatIsMissing) {

@@ -174,7 +174,11 @@ int fake_do_nothing() {
 #if FAKE_RESOLVER == 0
 #define FAKE_ENTRIES_OF_11_3(X)
 #else
-#define FAKE_ENTRIES_OF_11_3(X) X(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v2, do_nothing)
+#define FAKE_ENTRIES_OF_11_3(X)                                    \
+  X(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v2, do_nothing) \
+  X(cuUserObjectCreate, cuUserObjectCreate, do_nothing)            \
+  X(cuUserObjectRelease, cuUserObjectRelease, do_nothing)          \
+  X(cuGraphRetainUserObject, cuGraphRetainUserObject, do_nothing)
 #endif
 
 namespace {

@@ -17,6 +17,8 @@ std::string_view get_name(Lie lie) {
       return "wait_dropped";
     case Lie::kSynchronizeDropped:
       return "synchronize_dropped";
+    case Lie::kGraphGoneAtOnce:
+      return "graph_gone_at_once";
   }
   return "unknown";
 }
@@ -51,6 +53,13 @@ DriverCode MutantDriver::synchronize_event(EventHandle event) noexcept {
 DriverCode MutantDriver::wait_event(StreamRef stream, EventHandle event) noexcept {
   if (lies(Lie::kWaitDropped)) return DriverCode::kSuccess;
   return next().wait_event(stream, event);
+}
+
+DriverCode MutantDriver::call_when_graph_is_gone(StreamRef stream, GraphGoneCallback callback,
+                                                 void* user) noexcept {
+  if (!lies(Lie::kGraphGoneAtOnce)) return next().call_when_graph_is_gone(stream, callback, user);
+  callback(user);
+  return DriverCode::kSuccess;
 }
 
 }  // namespace quarry

@@ -19,6 +19,7 @@ enum class Lie {
   kRecordOnIdleStream,  // record_event records on `idle_stream` instead
   kWaitDropped,         // wait_event does nothing
   kSynchronizeDropped,  // synchronize_event does not wait
+  kGraphGoneAtOnce,     // call_when_graph_is_gone calls before it returns
 };
 std::string_view get_name(Lie lie);
 
@@ -35,6 +36,8 @@ class MutantDriver final : public test::ForwardingDriver {
   DriverCode query_event(EventHandle event) noexcept override;
   DriverCode synchronize_event(EventHandle event) noexcept override;
   DriverCode wait_event(StreamRef stream, EventHandle event) noexcept override;
+  DriverCode call_when_graph_is_gone(StreamRef stream, GraphGoneCallback callback,
+                                     void* user) noexcept override;
 
  private:
   // True, and counted, if this is the lie to tell.

@@ -134,6 +134,22 @@ void reuse_stays_on_the_stream_of_the_block(Stage& stage) {
   stage.hand_out(address, 4_MiB, stage.leaves_out ? stage.second : stage.first);
 }
 
+void reuse_after_the_end_of_a_graph(Stage& stage) {
+  const Address address = stage.driver.allocate(0, 4_MiB).value;
+  ASSERT_EQ(stage.sim.begin_capture(stage.first, CaptureMode::kRelaxed), DriverCode::kSuccess);
+  bool is_gone = false;
+  const auto note_end = [](void* gone) { *static_cast<bool*>(gone) = true; };
+  ASSERT_EQ(stage.driver.call_when_graph_is_gone(stage.first, note_end, &is_gone),
+            DriverCode::kSuccess);
+  stage.sim.end_lifetime(stage.hand_out(address, 4_MiB, stage.first));
+  const sim::GraphId graph = stage.sim.end_capture(stage.first).value;
+  stage.sim.launch_graph(graph, stage.first, WorkTime::lasting_us(100));
+  stage.sim.destroy_graph(graph);
+  if (!is_gone) stage.sim.advance_by_us(100);
+  ASSERT_TRUE(is_gone);
+  stage.hand_out(address, 4_MiB, stage.second);
+}
+
 struct Mutant {
   std::string name;
   void (*scenario)(Stage&);
@@ -184,6 +200,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Mutant{"dropped_device_side_wait",
                            reuse_on_another_stream_behind_a_device_side_wait, Lie::kWaitDropped,
                            HazardKind::kUnordered},
+                    Mutant{"early_end_of_a_graph", reuse_after_the_end_of_a_graph,
+                           Lie::kGraphGoneAtOnce, HazardKind::kUnordered},
                     Mutant{"early_unmap", unmap_after_a_host_wait, Lie::kSynchronizeDropped,
                            HazardKind::kUnmappedUnderUse},
                     Mutant{"early_unmap_by_a_lost_fence", unmap_after_a_host_wait,

@@ -54,6 +54,13 @@ TEST(SimFaultTest, APredicateOnTheSizeFailsEveryCallThatSatisfiesIt) {
   EXPECT_TRUE(sim.reserve_addresses(16_GiB, 0).is_ok());
 }
 
+// The stream that captures, on which nothing else of the list is called.
+StreamRef begin_capture(SimDriver& sim) {
+  const StreamRef stream = sim.create_stream(0, sim::StreamKind::kNonBlocking);
+  EXPECT_EQ(sim.begin_capture(stream, CaptureMode::kRelaxed), DriverCode::kSuccess);
+  return stream;
+}
+
 // Every entry once, with valid arguments. Returns the code of the call.
 std::vector<std::function<DriverCode(SimDriver&)>> make_one_call_of_each_entry() {
   static const std::vector<DeviceId> devices{0};
@@ -94,6 +101,10 @@ std::vector<std::function<DriverCode(SimDriver&)>> make_one_call_of_each_entry()
       [stream](SimDriver& sim) { return sim.wait_event(stream, sim.create_event(0).value); },
       [stream](SimDriver& sim) { return sim.get_capture_status(stream).code; },
       [stream](SimDriver& sim) { return sim.get_capture_info(stream).code; },
+      [](SimDriver& sim) {
+        return sim.call_when_graph_is_gone(
+            begin_capture(sim), [](void*) {}, nullptr);
+      },
       [stream](SimDriver& sim) { return sim.get_stream_id(stream).code; },
       [](SimDriver& sim) { return sim.exchange_capture_mode(CaptureMode::kGlobal).code; },
   };
