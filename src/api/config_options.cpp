@@ -196,6 +196,9 @@ constexpr ConfigOption kOptions[] = {
     {"upstream_quirks", "True or False", "True or False", "True",
      "Keep two defects of PyTorch's allocator, so that every decision equals its own.",
      [](const ConfigItem& i, Config& c) { return read_bool(i, c.upstream_quirks); }},
+    {"graph_capture_reclaim", "True or False", "True or False", "True",
+     "Inside captures, too, give cached memory back to make room; PyTorch refuses instead.",
+     [](const ConfigItem& i, Config& c) { return read_bool(i, c.graph_capture_reclaim); }},
     {"segments", "word", "plain", "plain",
      "Kind of the segments: plain ones are one driver allocation each.",
      [](const ConfigItem& i, Config&) {

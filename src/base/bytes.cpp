@@ -13,4 +13,12 @@ std::string format_bytes(Bytes n) {
   return fmt::format("{:.2f} GiB", value / (1 << 30));
 }
 
+std::string format_address(Address address) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (; address != 0; address >>= 4)
+    text.insert(text.begin(), kDigits[address & 15]);
+  return "0x" + (text.empty() ? "0" : text);
+}
+
 }  // namespace quarry

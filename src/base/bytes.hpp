@@ -45,5 +45,6 @@ constexpr bool is_aligned(std::uint64_t n, std::uint64_t alignment) {
 // "512 bytes", "1.50 KiB", "20.00 MiB", "139.80 GiB": PyTorch's layout, so that log scanners
 // match.
 std::string format_bytes(Bytes n);
+std::string format_address(Address address);  // "0x7f0000000200"
 
 }  // namespace quarry

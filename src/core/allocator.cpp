@@ -11,26 +11,24 @@
 namespace quarry {
 namespace {
 
-std::string format_address(Address address) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (; address != 0; address >>= 4)
-    text.insert(text.begin(), kDigits[address & 15]);
-  return "0x" + (text.empty() ? "0" : text);
-}
-
 constexpr bool is_possible_alignment(Bytes alignment) {
   return is_power_of_two(alignment) && alignment <= 1_GiB;
 }
 
-Status refuse_alignment(Bytes alignment) {
-  return Status(StatusCode::kInvalidArgument, "alignment is " + std::to_string(alignment) +
-                                                  "; it must be a power of two, at most 1 GiB");
-}
-
 }  // namespace
 
-Allocator::Allocator(const Config& config) : config_(config) {}
+Status Allocator::check_request(Bytes bytes, Bytes alignment) {
+  if (!is_possible_alignment(alignment)) {
+    return Status(StatusCode::kInvalidArgument, "alignment is " + std::to_string(alignment) +
+                                                    "; it must be a power of two, at most 1 GiB");
+  }
+  if (bytes < kRequestMax) return Status::ok();
+  return Status(StatusCode::kOutOfMemory,
+                "CUDA out of memory. Tried to allocate more than 1EB memory.");
+}
+
+Allocator::Allocator(Driver& driver, const Config& config)
+    : router_(driver, routing_), config_(config) {}
 
 Result<std::unique_ptr<Allocator>> Allocator::create(Driver& driver, const Config& config) {
   const auto count = driver.get_device_count();
@@ -40,7 +38,7 @@ Result<std::unique_ptr<Allocator>> Allocator::create(Driver& driver, const Confi
   }
   if (count.value == 0) return Status(StatusCode::kNotSupported, "the driver shows no device");
   const int shown = std::min(count.value, PointerMap::kDeviceMax + 1);
-  std::unique_ptr<Allocator> allocator(new Allocator(config));
+  std::unique_ptr<Allocator> allocator(new Allocator(driver, config));
   allocator->count_ = static_cast<unsigned>(shown);
   allocator->first_serial_ = make_device_serials(shown);
   const SharedParts shared{driver, allocator->pointer_map_, allocator->callbacks_,
@@ -73,7 +71,7 @@ Allocator::~Allocator() {
 }
 
 Status Allocator::check_alive() const {
-  if (routing_.is_clear()) [[likely]]
+  if (!routing_.has(RoutingReason::kForked)) [[likely]]
     return Status::ok();
   return Status(
       StatusCode::kForked,
@@ -101,13 +99,13 @@ Address Allocator::take_from_lane(StreamRef stream, Bytes bytes) noexcept {
 Result<Address> Allocator::allocate_from_device(StreamRef stream, Bytes bytes, Bytes alignment) {
   auto device = find_device(stream.device);
   if (!device.is_ok()) return std::move(device).status();
-  if (!is_possible_alignment(alignment)) return refuse_alignment(alignment);
+  if (Status possible = check_request(bytes, alignment); !possible.is_ok()) return possible;
   if (bytes == 0) return Address{0};
-  if (bytes >= kRequestMax) {
-    return Status(StatusCode::kOutOfMemory,
-                  "CUDA out of memory. Tried to allocate more than 1EB memory.");
+  const StreamHandle handle = to_canonical(stream.handle);
+  if (routing_.has(RoutingReason::kPools)) {
+    return allocate_routed({stream.device, handle}, bytes, alignment);
   }
-  return device.value()->allocate(to_canonical(stream.handle), bytes, alignment);
+  return device.value()->allocate(handle, bytes, alignment, PoolId{});
 }
 
 Status Allocator::explain_pointer(Address address, PointerUse use, const char* call) const {

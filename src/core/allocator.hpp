@@ -17,10 +17,12 @@
 #include "base/mutex.hpp"
 #include "base/status.hpp"
 #include "core/callbacks.hpp"
+#include "core/capture_router.hpp"
 #include "core/config.hpp"
 #include "core/free_gate.hpp"
 #include "core/oom_report.hpp"
 #include "core/pointer_map.hpp"
+#include "core/pool_options.hpp"
 #include "core/routing.hpp"
 #include "core/thread_magazines.hpp"
 #include "driver/driver.hpp"
@@ -64,6 +66,8 @@ class Allocator {
   Address take_from_lane(StreamRef stream, Bytes bytes) noexcept;
   // The rest, and for whatever the others cannot serve.
   Result<Address> allocate_from_device(StreamRef stream, Bytes bytes, Bytes alignment);
+  // From this pool, whatever is begun.
+  Result<Address> allocate_in_pool(StreamRef stream, Bytes bytes, Bytes alignment, PoolId pool);
 
   // Never waits and makes no driver call, except one event record for each foreign stream of the
   // block. Address 0 is fine. Any thread may free, a driver callback too (see
@@ -96,6 +100,21 @@ class Allocator {
   // driver is returned; what could be released was. kBusy, with nothing done, in a driver callback
   // and while the calling thread holds the free gate.
   Status empty_cache(DeviceId device);
+
+  // Private pools (docs/pools.md), each of one device. Retain makes the pool or holds it once
+  // more; the options are those of whoever made it. The last release ends its routes, and its
+  // memory goes back as soon as its blocks are freed. kInvalidArgument for a pool that there is
+  // not.
+  Status retain_pool(DeviceId device, PoolId pool, const PoolOptions& options = {});
+  Status release_pool(DeviceId device, PoolId pool) noexcept;
+  // From now on requests that the route accepts are served from its pool; see CaptureRouter.
+  Status begin_pool(const Route& route);
+  Status end_pool(DeviceId device, PoolId pool);
+  // Waits for pending frees, and gives back the vacant segments that no capture was given.
+  Status trim_pool(DeviceId device, PoolId pool);
+  Status set_pool_limit(DeviceId device, PoolId pool, Bytes bytes);
+  Result<PoolReport> get_pool_report(DeviceId device, PoolId pool);
+  Result<std::vector<PoolReport>> get_pool_reports(DeviceId device);
 
   // Replaces the settings from the next request on.
   void configure(const Config& config);
@@ -137,7 +156,9 @@ class Allocator {
   void validate_segment(Address address);
 
  private:
-  explicit Allocator(const Config& config);
+  Allocator(Driver& driver, const Config& config);
+  static Status check_request(Bytes bytes, Bytes alignment);
+  Result<Address> allocate_routed(StreamRef stream, Bytes bytes, Bytes alignment);
   bool try_park(const PointerMap::Found& held) noexcept;
   Status free_other(Address address);
   void free_held(const PointerMap::Found& held, std::optional<StreamHandle> new_owner) noexcept;
@@ -152,6 +173,7 @@ class Allocator {
   Status explain_pointer(Address address, PointerUse use, const char* call) const;
 
   RoutingWord routing_;
+  CaptureRouter router_;
   PointerMap pointer_map_;
   Callbacks callbacks_;
   FreeGate free_gate_;
@@ -190,7 +212,7 @@ inline bool Allocator::try_park(const PointerMap::Found& held) noexcept {
 }
 
 inline bool Allocator::try_free(Address address) noexcept {
-  if (!routing_.is_clear()) [[unlikely]]
+  if (routing_.has(RoutingReason::kForked)) [[unlikely]]
     return false;
   const PointerMap::Found found = pointer_map_.find_quickly(address);
   // Of several threads that free the same block, one gets past this line.

@@ -24,6 +24,7 @@
 
 #include "base/bytes.hpp"
 #include "base/check.hpp"
+#include "driver/driver_types.hpp"
 
 namespace quarry {
 
@@ -68,6 +69,8 @@ struct alignas(64) Block {
   Block* parent = nullptr;
   std::uint32_t priority = 0;
   std::uint32_t age_base = 0;  // the pool's search count when the block became free
+  // The capture that the block was given to; none for any other, and while it is free.
+  CaptureId capture{};
 
   BlockState state() const noexcept { return state_; }
   bool is_free() const noexcept { return state_ == BlockState::kFree; }
@@ -102,6 +105,7 @@ static_assert(sizeof(Block) == 128, "two cache lines");
 struct ForeignUse {
   Stream* stream = nullptr;
   ForeignUse* next = nullptr;
+  CaptureId capture{};  // that the stream was in, where the block was given to a capture too
 };
 
 }  // namespace quarry

@@ -31,6 +31,9 @@ struct Config {
   double per_process_memory_fraction = 1.0;
   // Refuse above the fraction at once, without giving cached memory back first.
   bool throw_on_cudamalloc_oom = false;
+  // Inside a capture, too, cached memory may be given back to the driver to make room. False: as
+  // PyTorch, which rather refuses. graph_capture_reclaim.
+  bool graph_capture_reclaim = true;
   // Serve repeated sizes from magazines of the thread, without the device's mutex. thread_cache.
   bool thread_cache = true;
   // True: two upstream defects are kept, so that decisions equal PyTorch's: a division of 1 rounds

@@ -17,14 +17,17 @@ DeviceAllocator::Section::Section(DeviceAllocator& device) : device_(device) {
 
 DeviceAllocator::Section::~Section() {
   device_.note_unsettled();
-  if (device_.notices_.empty()) [[likely]] {
+  if (device_.notices_.empty() && device_.unused_hooks_.empty()) [[likely]] {
     device_.mutex_.unlock();
     return;
   }
-  const std::vector<std::string> notices = std::exchange(device_.notices_, {});
+  const auto notices = std::exchange(device_.notices_, {});
+  const auto hooks = std::exchange(device_.unused_hooks_, {});
   device_.mutex_.unlock();
   for (const std::string& line : notices)
     log_warning(line);
+  for (const auto& hook : hooks)
+    hook();
 }
 
 DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
@@ -61,8 +64,8 @@ Block* DeviceAllocator::take_from_lane(StreamHandle stream, Bytes bytes) noexcep
 }
 
 // With everything locked.
-Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes,
-                                          Bytes alignment) noexcept {
+Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes, Bytes alignment,
+                                          PoolId pool_id) noexcept {
   Section section(*this);
   ThreadMagazines* const own = join_thread();
   if (own != nullptr) {
@@ -70,26 +73,36 @@ Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes,
     free_parked(own->take_all_leaving());
   }
   settle_frees();
+  auto pool = require_pool(pool_id);
+  if (!pool.is_ok()) return std::move(pool).status();
   Stream& stream = streams_.find_or_add(handle);
-  ++stream.references;  // until the request is served or refused
   if (own != nullptr) open_lane(handle, stream, *own);
-  const Request request = make_request(stream, bytes, alignment);
+  Request request = make_request(stream, bytes, alignment);
+  request.pool = pool.value();
+  if (!request.pool->is_default()) enter_capture(request);
+  // Until the request is served or refused.
+  ++request.stream->references;
+  ++request.pool->requests;
   Result<Block*> block = find_free_block(request);
   if (block.value() == nullptr) block = reclaim(request);
   Result<Address> result = block.is_ok() ? Result<Address>(serve(*block.value(), request))
                                          : Result<Address>(std::move(block).status());
-  release_reference(stream);
+  release_reference(*request.stream);
+  --request.pool->requests;
+  drop_pool_if_unused(*request.pool);
+  if (has_finished_backends_ && !is_driver_callback_thread()) return_finished();
   return result;
 }
 
 // Brings in what has become free since the last call.
 void DeviceAllocator::settle_frees() {
-  if (queued_frees_.empty() && fences_.is_idle()) return;
+  if (queued_frees_.empty() && fences_.is_idle() && captures_.empty()) return;
   if (is_driver_callback_thread()) return;
   CaptureModeBracket bracket(driver_);
   for (Block* block : queued_frees_)
     start_free(*block);
   queued_frees_.clear();
+  collect_captures();
   collect_fences();
 }
 
@@ -129,6 +142,9 @@ Block* DeviceAllocator::find_free_block(const Request& request) {
 
 Block* DeviceAllocator::find_fitting(const Request& request) const {
   if (Block* own = find_fitting_of(*request.stream, request)) return own;
+  if (request.is_captured()) {
+    if (Block* block = find_fitting_of(*request.pool->captured_idle, request)) return block;
+  }
   return find_fitting_of(streams_.idle(), request);
 }
 
@@ -163,6 +179,7 @@ Address DeviceAllocator::serve(Block& found, const Request& request) {
   stats_.requested_bytes.add(request.family, requested);
   held_requested_bytes_ += requested;
   if (block.is_oversize_counted) stats_.oversize_allocations.add(1);
+  if (block.segment->is_private) count_private(block, 1, 1);
   return block.address;
 }
 
@@ -176,7 +193,8 @@ Block& DeviceAllocator::carve(Block& found, const Request& request, InactiveSpli
     block = split(found, head, blocks);
     pool_insert(found, change);
   }
-  if (should_split(block->size, request.block_bytes, request.family, config_)) {
+  if (!found.segment->pool->options.no_split &&
+      should_split(block->size, request.block_bytes, request.family, config_)) {
     pool_insert(*split(*block, request.block_bytes, blocks), change);
   }
   return *block;
@@ -189,6 +207,10 @@ void DeviceAllocator::hand_out(Block& block, const Request& request) {
   block.requested_bytes = request.requested_bytes;
   block.is_held.store(true, std::memory_order_relaxed);
   block.is_oversize_counted = is_oversize(block.size, config_);
+  if (request.is_captured()) {
+    block.capture = request.capture;
+    block.segment->was_captured = true;
+  }
   ++block.segment->active_blocks;
 }
 
@@ -201,7 +223,11 @@ void DeviceAllocator::free(Block& block, std::optional<StreamHandle> new_owner) 
   }
   Section section(*this);
   if (ThreadMagazines* own = join_thread()) take_counts(*own);
-  if (new_owner.has_value()) set_owner(block, streams_.find_or_add(*new_owner));
+  if (new_owner.has_value()) {
+    Stream& owner = streams_.find_or_add(*new_owner);
+    set_owner(block,
+              block.owner->is_captured ? get_captured_stream(*block.segment->pool, owner) : owner);
+  }
 
   ++free_count_;
   pointer_map_.remove(block.address);
@@ -211,11 +237,14 @@ void DeviceAllocator::free(Block& block, std::optional<StreamHandle> new_owner) 
   stats_.allocated_bytes.add(family, -static_cast<std::int64_t>(block.size));
   held_requested_bytes_ -= static_cast<std::int64_t>(block.requested_bytes);
   if (block.is_oversize_counted) stats_.oversize_allocations.add(-1);
+  if (block.segment->is_private) count_private(block, -1, 0);
 
   if (is_driver_callback_thread()) {
     queued_frees_.push_back(&block);
   } else {
     start_free(block);
+    if (has_finished_backends_) [[unlikely]]
+      return_finished();
   }
 }
 
@@ -230,6 +259,7 @@ Status DeviceAllocator::fail_size_mismatch(Bytes expected_bytes, Bytes requested
 // The block is pending; what must pass before it is free?
 void DeviceAllocator::start_free(Block& block) {
   if (block.foreign_uses != nullptr) guard_foreign_uses(block);
+  if (block.capture != CaptureId{}) guard_captured(block);
   if (block.pending_fences == 0) complete_free(block);
 }
 
@@ -237,7 +267,11 @@ void DeviceAllocator::guard_foreign_uses(Block& block) {
   CaptureModeBracket bracket(driver_);
   while (ForeignUse* use = block.foreign_uses) {
     block.foreign_uses = use->next;
-    if (use->stream != block.owner) fences_.guard(block, *use->stream);
+    if (use->capture != CaptureId{} && use->capture == find_capture(*use->stream)) {
+      wait_for_capture(block, *use);
+    } else if (!is_own_stream(block, *use->stream)) {
+      fences_.guard(block, *use->stream);
+    }
     release_reference(*use->stream);
     foreign_uses_.give_back(use);
   }
@@ -249,7 +283,12 @@ void DeviceAllocator::complete_free(Block& block) {
   stats_.active.add(family, -1);
   stats_.active_bytes.add(family, -static_cast<std::int64_t>(block.size));
   stats_.requested_bytes.add(family, -static_cast<std::int64_t>(block.requested_bytes));
+  if (block.segment->is_private) count_private(block, 0, -1);
+  const Segment& segment = *block.segment;
   apply(return_to_pool(block), family);
+  if (segment.is_private && segment.is_vacant() && segment.pool->use_count == 0) {
+    has_finished_backends_ |= segment.pool->options.backend.is_set();
+  }
 }
 
 // A pending block, which the statistics no longer count, becomes free.
@@ -257,7 +296,7 @@ DeviceAllocator::InactiveSplitChange DeviceAllocator::return_to_pool(Block& bloc
   block.requested_bytes = 0;
   --block.segment->active_blocks;
   block.become_free();
-  if (block.owner->life == StreamLife::kDrained) set_owner(block, streams_.idle());
+  if (block.owner->life == StreamLife::kDrained) set_owner(block, get_idle_owner(block));
   InactiveSplitChange change;
   pool_insert(coalesce(block, change), change);
   return change;
@@ -279,8 +318,15 @@ Block& DeviceAllocator::coalesce(Block& block, InactiveSplitChange& change) {
     pool_remove(*joined, change);
     absorb_next(*joined, blocks);
   }
-  if (!joined->is_split()) joined->segment->lane = joined->owner->lane;
+  if (!joined->is_split() && !joined->segment->is_private) {
+    joined->segment->lane = joined->owner->lane;
+  }
   return *joined;
+}
+
+// Whose order the block has anyway.
+bool DeviceAllocator::is_own_stream(const Block& block, const Stream& stream) {
+  return block.owner == &stream || block.owner->base == &stream;
 }
 
 Status DeviceAllocator::record_stream(Address address, StreamHandle handle) noexcept {
@@ -291,12 +337,13 @@ Status DeviceAllocator::record_stream(Address address, StreamHandle handle) noex
     return Status(StatusCode::kInvalidPointer, "the block was freed");
   }
   Stream& stream = streams_.find_or_add(handle);
-  if (&stream == block->owner) return Status::ok();
+  if (is_own_stream(*block, stream)) return Status::ok();
   for (const ForeignUse* use = block->foreign_uses; use != nullptr; use = use->next) {
     if (use->stream == &stream) return Status::ok();
   }
+  const bool is_captured = block->capture != CaptureId{};
   ForeignUse* const use = foreign_uses_.take();
-  *use = {&stream, block->foreign_uses};
+  *use = {&stream, block->foreign_uses, is_captured ? find_capture(stream) : CaptureId{}};
   block->foreign_uses = use;
   ++stream.references;
   return Status::ok();
@@ -306,7 +353,7 @@ Status DeviceAllocator::record_stream(Address address, StreamHandle handle) noex
 
 void DeviceAllocator::pool_insert(Block& block, InactiveSplitChange& change) {
   block.segment->get_free_blocks().insert(block);
-  block.owner->cached_bytes += block.size;
+  if (!block.segment->is_private) block.owner->cached_bytes += block.size;
   if (!block.is_split()) return;
   change.count += 1;
   change.bytes += static_cast<std::int64_t>(block.size);
@@ -314,7 +361,7 @@ void DeviceAllocator::pool_insert(Block& block, InactiveSplitChange& change) {
 
 void DeviceAllocator::pool_remove(Block& block, InactiveSplitChange& change) {
   block.segment->get_free_blocks().remove(block);
-  block.owner->cached_bytes -= block.size;
+  if (!block.segment->is_private) block.owner->cached_bytes -= block.size;
   if (!block.is_split()) return;
   change.count -= 1;
   change.bytes -= static_cast<std::int64_t>(block.size);

@@ -16,7 +16,9 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +34,7 @@
 #include "core/mem_pool.hpp"
 #include "core/object_pool.hpp"
 #include "core/pointer_map.hpp"
+#include "core/pool_options.hpp"
 #include "core/routing.hpp"
 #include "core/size_policy.hpp"
 #include "core/stream_table.hpp"
@@ -62,7 +65,7 @@ class DeviceAllocator {
   // See Allocator for the meaning of each. The calling thread's magazines could not serve the
   // request, or take the block.
   Block* take_from_lane(StreamHandle stream, Bytes bytes) noexcept QUARRY_EXCLUDES(mutex_);
-  Result<Address> allocate(StreamHandle stream, Bytes bytes, Bytes alignment) noexcept
+  Result<Address> allocate(StreamHandle stream, Bytes bytes, Bytes alignment, PoolId pool) noexcept
       QUARRY_EXCLUDES(mutex_);
   // How a block comes back, whose is_held the caller has exchanged from true to false; nullopt
   // owner: to the stream that it belongs to.
@@ -73,6 +76,20 @@ class DeviceAllocator {
   Status retire_stream(StreamHandle stream) noexcept QUARRY_EXCLUDES(mutex_);
   void retire_thread_streams() noexcept QUARRY_EXCLUDES(mutex_);
   Status empty_cache() noexcept QUARRY_EXCLUDES(mutex_);
+
+  // Private pools, pools.cpp. The first retain makes the pool, with `options`; later ones leave
+  // them.
+  void retain_pool(PoolId id, const PoolOptions& options) QUARRY_EXCLUDES(mutex_);
+  // How many hold it still.
+  Result<int> release_pool(PoolId id) noexcept QUARRY_EXCLUDES(mutex_);
+  // Requests will be routed to the pool, perhaps of captures.
+  Status prepare_pool(PoolId id, bool may_capture) QUARRY_EXCLUDES(mutex_);
+  // Brings in what has become free.
+  void settle() QUARRY_EXCLUDES(mutex_);
+  Status trim_pool(PoolId id) noexcept QUARRY_EXCLUDES(mutex_);
+  Status set_pool_limit(PoolId id, Bytes bytes) QUARRY_EXCLUDES(mutex_);
+  Result<PoolReport> get_pool_report(PoolId id) QUARRY_EXCLUDES(mutex_);
+  std::vector<PoolReport> get_pool_reports() QUARRY_EXCLUDES(mutex_);
 
   void configure(const Config& config) QUARRY_EXCLUDES(mutex_);
   void set_memory_fraction(double fraction) QUARRY_EXCLUDES(mutex_);
@@ -104,18 +121,28 @@ class DeviceAllocator {
   struct Request {
     Stream* stream = nullptr;
     MemPool* pool = nullptr;
+    CaptureId capture{};  // that the stream is in, for a request to a private pool
     Bytes requested_bytes = 0;
     Bytes block_bytes = 0;    // what the user gets
     Bytes needed_bytes = 0;   // block_bytes and room to align
     Bytes segment_bytes = 0;  // what the driver would be asked for
     Bytes alignment = kMinBlock;
     StatFamily family = StatFamily::kSmall;
+
+    bool is_captured() const noexcept { return capture != CaptureId{}; }
   };
   // Changes of inactive_split within one operation, which count as one: a split that replaces
   // another is neither a rise nor a fall.
   struct InactiveSplitChange {
     std::int64_t count = 0;
     std::int64_t bytes = 0;
+  };
+  // Streams whose captures were served and may be under way still.
+  struct Capture {
+    Stream* stream = nullptr;  // with a reference
+    CaptureId id{};
+    PoolId pool;
+    std::vector<Block*> waiters;  // pending until the capture has ended
   };
   // What came of giving segments back.
   struct Released {
@@ -149,6 +176,7 @@ class DeviceAllocator {
   void pool_insert(Block& block, InactiveSplitChange& change) QUARRY_REQUIRES(mutex_);
   void pool_remove(Block& block, InactiveSplitChange& change) QUARRY_REQUIRES(mutex_);
   void apply(const InactiveSplitChange& change, StatFamily family) QUARRY_REQUIRES(mutex_);
+  static bool is_own_stream(const Block& block, const Stream& stream);
   void note(std::string line) QUARRY_REQUIRES(mutex_) { notices_.push_back(std::move(line)); }
 
   // --- lanes.cpp: a stream's own memory, without the device's mutex ---
@@ -169,6 +197,40 @@ class DeviceAllocator {
   void set_owner(Block& block, Stream& owner) QUARRY_REQUIRES(mutex_);
   void release_reference(Stream& stream) QUARRY_REQUIRES(mutex_);
   void forget_streams() QUARRY_REQUIRES(mutex_);
+
+  Stream& get_idle_owner(const Block& block) QUARRY_REQUIRES(mutex_);
+  void change_owner_of_free(MemPool& pool, const Stream& from, Stream& to) QUARRY_REQUIRES(mutex_);
+
+  // --- pools.cpp: private pools ---
+  MemPool* find_pool(PoolId id) QUARRY_REQUIRES(mutex_);
+  Result<MemPool*> require_pool(PoolId id) QUARRY_REQUIRES(mutex_);
+  void drop_pool_if_unused(MemPool& pool) QUARRY_REQUIRES(mutex_);
+  PoolReport make_report(const MemPool& pool) QUARRY_REQUIRES(mutex_);
+  Block* borrow(const Request& request) QUARRY_REQUIRES(mutex_);
+  DriverResult<Address> obtain_segment(const Request& request) QUARRY_REQUIRES(mutex_);
+  DriverResult<Address> obtain_from_backend(const Request& request) QUARRY_REQUIRES(mutex_);
+  bool overlaps_segment(Address address, Bytes bytes) const QUARRY_REQUIRES(mutex_);
+  bool is_over_pool_limit(const Request& request) const QUARRY_REQUIRES(mutex_);
+  void list_vacant(const MemPool& pool, std::vector<Segment*>& vacant) const
+      QUARRY_REQUIRES(mutex_);
+  void return_finished() QUARRY_REQUIRES(mutex_);
+  void count_private(const Block& block, int allocated, int active) QUARRY_REQUIRES(mutex_);
+  // Calls visit(MemPool&) for the default pool and then the private ones.
+  template <class Visit>
+  void for_each_pool(Visit visit) QUARRY_REQUIRES(mutex_);
+
+  // --- captures.cpp: what captures were given, and give back ---
+  CaptureId find_capture(const Stream& stream) QUARRY_REQUIRES(mutex_);
+  void enter_capture(Request& request) QUARRY_REQUIRES(mutex_);
+  Stream& get_captured_stream(MemPool& pool, Stream& stream) QUARRY_REQUIRES(mutex_);
+  void end_captured_stream(MemPool& pool, const Stream& drained) QUARRY_REQUIRES(mutex_);
+  void guard_captured(Block& block) QUARRY_REQUIRES(mutex_);
+  Capture& note_capture(Stream& stream, CaptureId id, PoolId pool) QUARRY_REQUIRES(mutex_);
+  void wait_for_capture(Block& block, const ForeignUse& use) QUARRY_REQUIRES(mutex_);
+  void collect_captures() QUARRY_REQUIRES(mutex_);
+  void adopt_finished(MemPool& pool) QUARRY_REQUIRES(mutex_);
+  bool is_any_capture_active() QUARRY_REQUIRES(mutex_);
+  bool may_reclaim() QUARRY_REQUIRES(mutex_);
 
   // --- parking.cpp: the magazines of threads, seen from the device ---
   ThreadMagazines* join_thread() QUARRY_REQUIRES(mutex_);
@@ -206,7 +268,9 @@ class DeviceAllocator {
   auto run_unlocked(Call call) QUARRY_REQUIRES(mutex_);
 
   // --- release.cpp: giving segments back ---
-  Released release_vacant_segments() QUARRY_REQUIRES(mutex_);
+  enum class Need { kEmptyCache, kMemoryShort };
+  Released release_vacant_segments(Need need) QUARRY_REQUIRES(mutex_);
+  void return_to_backends(const std::vector<Segment*>& segments) QUARRY_REQUIRES(mutex_);
   Released release_segments(const std::vector<Segment*>& segments) QUARRY_REQUIRES(mutex_);
   void wait_for_gate() QUARRY_REQUIRES(mutex_);
   std::vector<Segment*> choose_garbage(Bytes target_bytes) const QUARRY_REQUIRES(mutex_);
@@ -230,7 +294,8 @@ class DeviceAllocator {
   void collect_parked(Sums& sums) QUARRY_REQUIRES(mutex_);
   void validate_blocks(const Segment& segment, Sums& sums) const QUARRY_REQUIRES(mutex_);
   void validate_block(const Block& block, Sums& sums) const QUARRY_REQUIRES(mutex_);
-  void validate_pools(const Sums& sums) const QUARRY_REQUIRES(mutex_);
+  void validate_segments(const MemPool& pool, Sums& sums) QUARRY_REQUIRES(mutex_);
+  void validate_pools(const Sums& sums) QUARRY_REQUIRES(mutex_);
   void validate_fences(const Sums& sums) const QUARRY_REQUIRES(mutex_);
   void validate_stats(const Sums& sums) const QUARRY_REQUIRES(mutex_);
 
@@ -252,6 +317,7 @@ class DeviceAllocator {
   Bytes limit_ QUARRY_GUARDED_BY(mutex_) = kUnlimited;
 
   MemPool default_pool_ QUARRY_GUARDED_BY(mutex_);
+  std::map<PoolId, std::unique_ptr<MemPool>> private_pools_ QUARRY_GUARDED_BY(mutex_);
   StreamTable streams_ QUARRY_GUARDED_BY(mutex_);
   Fences fences_ QUARRY_GUARDED_BY(mutex_);
   ObjectPool<Segment> segments_ QUARRY_GUARDED_BY(mutex_);
@@ -265,6 +331,8 @@ class DeviceAllocator {
 
   // Freed on threads that may not call the driver; pending until an ordinary call takes them on.
   std::vector<Block*> queued_frees_ QUARRY_GUARDED_BY(mutex_);
+  // Without duplicates.
+  std::vector<Capture> captures_ QUARRY_GUARDED_BY(mutex_);
   // Scratch of collect_fences, kept for its capacity.
   std::vector<Block*> done_ QUARRY_GUARDED_BY(mutex_);
   std::vector<Stream*> drained_ QUARRY_GUARDED_BY(mutex_);
@@ -280,6 +348,10 @@ class DeviceAllocator {
   DeviceStats stats_ QUARRY_GUARDED_BY(mutex_);
   std::int64_t held_requested_bytes_ QUARRY_GUARDED_BY(mutex_) = 0;  // of allocated blocks
   std::vector<std::string> notices_ QUARRY_GUARDED_BY(mutex_);  // to be logged after unlocking
+  // Of pools that are gone: to be called after unlocking.
+  std::vector<std::function<void()>> unused_hooks_ QUARRY_GUARDED_BY(mutex_);
+  // Released pools with a backend of their own may have vacant segments.
+  bool has_finished_backends_ QUARRY_GUARDED_BY(mutex_) = false;
 };
 
 class QUARRY_SCOPED_CAPABILITY DeviceAllocator::Section {
@@ -292,6 +364,13 @@ class QUARRY_SCOPED_CAPABILITY DeviceAllocator::Section {
  private:
   DeviceAllocator& device_;
 };
+
+template <class Visit>
+void DeviceAllocator::for_each_pool(Visit visit) {
+  visit(default_pool_);
+  for (const auto& [id, pool] : private_pools_)
+    visit(*pool);
+}
 
 template <class Call>
 auto DeviceAllocator::run_unlocked(Call call) QUARRY_NO_THREAD_SAFETY_ANALYSIS {

@@ -36,7 +36,8 @@ DeviceStats DeviceAllocator::get_stats() {
   for (const auto& stream : streams_.get_all()) {
     if (stream == nullptr) continue;
     stats.largest_free_block =
-        std::max(stats.largest_free_block, static_cast<std::int64_t>(find_largest_free(default_pool_, *stream)));
+        std::max(stats.largest_free_block,
+                 static_cast<std::int64_t>(find_largest_free(default_pool_, *stream)));
   }
   if (info.is_ok()) {
     const auto used = static_cast<std::int64_t>(info.value.total_bytes - info.value.free_bytes);
@@ -84,8 +85,15 @@ OomReport DeviceAllocator::make_oom_report(const Request& request) const {
   const auto active = static_cast<Bytes>(stats_.active_bytes.all.current);
   report.pending_bytes = active - report.allocated_bytes;
   report.cached_bytes = report.reserved_bytes - active - retiring_bytes_;
-  report.largest_free_block =
-      std::max(find_largest_free(default_pool_, *request.stream), find_largest_free(default_pool_, streams_.idle()));
+  report.largest_free_block = std::max(find_largest_free(*request.pool, *request.stream),
+                                       find_largest_free(*request.pool, streams_.idle()));
+  for (const auto& [id, pool] : private_pools_) {
+    report.private_cached_bytes +=
+        static_cast<Bytes>(pool->stats.reserved_bytes.current - pool->stats.active_bytes.current);
+  }
+  report.pool = request.pool->id;
+  report.pool_reserved_bytes = static_cast<Bytes>(request.pool->stats.reserved_bytes.current);
+  report.pool_limit_bytes = request.pool->options.limit_bytes;
   if (has_limit()) report.limit_bytes = calculate_allowed_bytes();
   report.caches = list_caches();
   report.device_total_bytes = properties_.total_bytes;

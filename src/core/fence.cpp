@@ -70,7 +70,8 @@ DriverCode Fences::record(EventHandle event, const Stream& stream) {
   return code;
 }
 
-DriverCode Fences::seal(Stream& stream) {
+// An event that completes with what was submitted to `stream` so far; or why there is none.
+DriverResult<EventHandle> Fences::record_now(const Stream& stream) {
   if (stream.is_per_thread() && stream.thread != get_thread_token()) {
     return DriverCode::kNotPermitted;
   }
@@ -81,10 +82,22 @@ DriverCode Fences::seal(Stream& stream) {
     event = take_event();
     code = event.is_ok() ? record(event.value, stream) : event.code;
   }
-  if (code != DriverCode::kSuccess) {
-    if (code != DriverCode::kCaptureUnsupported) note_error(code);
-    return code;
-  }
+  if (code == DriverCode::kSuccess) return event;
+  if (code != DriverCode::kCaptureUnsupported) note_error(code);
+  return code;
+}
+
+bool Fences::is_finished(const Stream& stream) {
+  const auto event = record_now(stream);
+  if (!event.is_ok()) return false;
+  const DriverCode code = driver_.query_event(event.value);
+  (code == DriverCode::kCapturedEvent ? tainted_events_ : spare_events_).push_back(event.value);
+  return code == DriverCode::kSuccess;
+}
+
+DriverCode Fences::seal(Stream& stream) {
+  const auto event = record_now(stream);
+  if (!event.is_ok()) return event.code;
   Fence* const fence = std::exchange(stream.open_fence, nullptr);
   fence->event = event.value;
   (stream.newest_fence != nullptr ? stream.newest_fence->next : stream.oldest_fence) = fence;

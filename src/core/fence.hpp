@@ -44,6 +44,10 @@ class Fences {
   // if the stream captures (kBusy) or the driver refuses.
   Status retire(Stream& stream);
 
+  // Whether the host sees everything done that was submitted to `stream`, which is live. False
+  // also where the stream cannot be asked.
+  bool is_finished(const Stream& stream);
+
   // Seals open fences where that has become possible, then takes every sealed fence that has
   // passed. Blocks whose last fence passed are appended to `done`, streams whose retirement passed
   // to `drained`, each with a reference on it that is the caller's to give back.
@@ -83,6 +87,7 @@ class Fences {
   // Records the event of the stream's open fence and appends it to the sealed ones; or leaves it
   // open and says why.
   DriverCode seal(Stream& stream);
+  DriverResult<EventHandle> record_now(const Stream& stream);
   DriverCode record(EventHandle event, const Stream& stream);
   DriverCode check_not_capturing(const Stream& stream) noexcept;
   void note_error(DriverCode code) noexcept;

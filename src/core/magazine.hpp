@@ -210,6 +210,8 @@ inline bool ThreadMagazines::try_park(Block& block) noexcept QUARRY_NO_THREAD_SA
   const Stream& owner = *block.owner;
   if (block.foreign_uses != nullptr || block.is_oversize_counted) [[unlikely]]
     return false;
+  if (block.segment->is_private) [[unlikely]]
+    return false;
   if (block.size > kSmallMax && block.size != block.segment->size) return false;
   if (owner.is_per_thread() && owner.thread != thread_token_) return false;
   const Bytes size = round_up(block.requested_bytes, kMinBlock);

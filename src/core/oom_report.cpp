@@ -16,10 +16,17 @@ Bytes find_largest_of_others(const OomReport& report) {
   return largest;
 }
 
+bool exceeds(Bytes more, Bytes taken, Bytes limit) {
+  return limit != kUnlimited && (more > limit || taken > limit - more);
+}
+
+bool was_refused_by_pool(const OomReport& report) {
+  return exceeds(report.segment_bytes, report.pool_reserved_bytes, report.pool_limit_bytes);
+}
+
 bool was_refused_by_limit(const OomReport& report) {
-  if (report.limit_bytes == kUnlimited) return false;
-  return report.segment_bytes > report.limit_bytes ||
-         report.reserved_bytes > report.limit_bytes - report.segment_bytes;
+  return was_refused_by_pool(report) ||
+         exceeds(report.segment_bytes, report.reserved_bytes, report.limit_bytes);
 }
 
 OomReport::Reason find_reason(const OomReport& report, bool is_free_forbidden) {
@@ -40,6 +47,10 @@ std::string get_advice(const OomReport& report) {
       return "The calling thread holds the driver-free guard, so cached memory could not be given "
              "back; ask again after releasing it.";
     case OomReport::Reason::kLimit:
+      if (was_refused_by_pool(report)) {
+        return fmt::format("The limit of pool {} refused it: raise it above {}, or free memory.",
+                           to_text(report.pool), format_bytes(report.pool_limit_bytes));
+      }
       return fmt::format(
           "The limit of this process refused it: raise it above {}, or free memory.",
           format_bytes(report.limit_bytes));
@@ -102,11 +113,18 @@ std::string format(const OomReport& report) {
   if (report.limit_bytes != kUnlimited) {
     text += fmt::format("{} allowed; ", format_bytes(report.limit_bytes));
   }
+  // As PyTorch: what private pools cache counts as allocated, since nobody else may have it.
+  const Bytes taken = report.allocated_bytes + report.private_cached_bytes;
+  const std::string private_part =
+      report.private_cached_bytes == 0
+          ? ""
+          : fmt::format("with {} allocated in private pools (e.g., CUDA Graphs), ",
+                        format_bytes(report.private_cached_bytes));
   text += fmt::format(
-      "Of the allocated memory {} is allocated by Quarry, and {} is reserved by Quarry but "
+      "Of the allocated memory {} is allocated by Quarry, {}and {} is reserved by Quarry but "
       "unallocated. {}",
-      format_bytes(report.allocated_bytes),
-      format_bytes(report.reserved_bytes - report.allocated_bytes), get_advice(report));
+      format_bytes(taken), private_part, format_bytes(report.reserved_bytes - taken),
+      get_advice(report));
   text += fmt::format(
       "\n  reason={} requested={} rounded={} segment={} stream={:#x}"
       "\n  allocator: reserved={} allocated={} pending={} cached={} largest_free_block={}"
@@ -115,6 +133,10 @@ std::string format(const OomReport& report) {
       report.stream, report.reserved_bytes, report.allocated_bytes, report.pending_bytes,
       report.cached_bytes, report.largest_free_block, report.device_free_bytes,
       report.external_bytes);
+  if (!report.pool.is_default()) {
+    text +=
+        fmt::format("\n  pool {}: reserved={}", to_text(report.pool), report.pool_reserved_bytes);
+  }
   constexpr std::size_t kMaxStreams = 8;
   for (std::size_t i = 0; i < std::min(report.caches.size(), kMaxStreams); ++i) {
     const StreamCache& cache = report.caches[i];

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "core/pool_id.hpp"
 #include "driver/driver.hpp"
 #include "stats/device_stats.hpp"
 
@@ -35,8 +36,12 @@ struct OomReport {
   Bytes allocated_bytes = 0;
   Bytes pending_bytes = 0;
   Bytes cached_bytes = 0;
-  Bytes largest_free_block = 0;     // of this stream or idle
-  Bytes limit_bytes = kUnlimited;   // of the process; kUnlimited without one
+  Bytes largest_free_block = 0;    // of this stream or idle
+  Bytes limit_bytes = kUnlimited;  // of the process; kUnlimited without one
+  Bytes private_cached_bytes = 0;  // of cached_bytes, in private pools
+  PoolId pool;                     // that the request was for
+  Bytes pool_reserved_bytes = 0;
+  Bytes pool_limit_bytes = kUnlimited;
   std::vector<StreamCache> caches;  // by stream, largest first
   // Held by the driver.
   Bytes device_total_bytes = 0;

@@ -23,6 +23,10 @@ Result<Block*> DeviceAllocator::reclaim(const Request& request) {
     return Status(StatusCode::kBusy,
                   "nothing cached fits, and a driver callback may not ask the driver for more");
   }
+  if (request.is_captured()) {
+    adopt_finished(*request.pool);
+    if (Block* block = find_fitting(request)) return block;
+  }
   Result<Block*> result = climb(request);
   if (!result.is_ok() || result.value() != nullptr) return result;
   return fail_out_of_memory(request);
@@ -37,7 +41,7 @@ Result<Block*> DeviceAllocator::climb(const Request& request) {
   if (ask_callbacks(request)) {
     if (Block* block = search_again(request)) return block;
   }
-  collect_garbage();
+  if (may_reclaim()) collect_garbage();
   if (config_.throw_on_cudamalloc_oom && is_over_limit(request.segment_bytes)) {
     // What is in the driver's hands counts as reserved, and may be room or a block in a moment.
     while (operations_under_way_ > 0)
@@ -59,6 +63,8 @@ Result<Block*> DeviceAllocator::climb(const Request& request) {
     }
   }
   if (!grown.is_ok() || grown.value() != nullptr) return grown;
+  if (Block* block = borrow(request)) return block;
+  if (!may_reclaim()) return nullptr;
   if (release_oversize(request)) {
     grown = grow(request);
     if (!grown.is_ok() || grown.value() != nullptr) return grown;
@@ -96,7 +102,7 @@ Result<Block*> DeviceAllocator::climb_last_rung(const Request& request) {
 // Null with *gate kHeldByOthers: not decided yet.
 Result<Block*> DeviceAllocator::release_and_grow(const Request& request, FreeGate::Entry* gate) {
   if (Block* block = search_again(request)) return block;
-  const Released released = release_vacant_segments();
+  const Released released = release_vacant_segments(Need::kMemoryShort);
   *gate = released.gate;
   if (released.gate == FreeGate::Entry::kHeldByOthers) return nullptr;
   if (released.failure != DriverCode::kSuccess) {
@@ -114,7 +120,8 @@ Result<Block*> DeviceAllocator::release_and_grow(const Request& request, FreeGat
 // for its whole working set. Only for small requests, which share segments of 2 MiB.
 bool DeviceAllocator::may_grow_beside_parked(const Request& request) const {
   constexpr Bytes kLeast = 2 * kSmallSegment;
-  if (magazines_.empty() || request.family != StatFamily::kSmall) return false;
+  if (magazines_.empty() || !request.pool->is_default()) return false;
+  if (request.family != StatFamily::kSmall) return false;
   if (is_over_limit(request.segment_bytes)) return false;
   const auto reserved = static_cast<Bytes>(stats_.reserved_bytes.all.current);
   return request.stream->grown_beside_parked + request.segment_bytes <=
@@ -122,6 +129,7 @@ bool DeviceAllocator::may_grow_beside_parked(const Request& request) const {
 }
 
 Block* DeviceAllocator::search_magazines(const Request& request) {
+  if (!request.pool->is_default()) return nullptr;
   return empty_magazines(request.family) ? find_fitting(request) : nullptr;
 }
 
@@ -140,13 +148,12 @@ bool DeviceAllocator::ask_callbacks(const Request& request) QUARRY_NO_THREAD_SAF
 // A new segment that holds the request; null if the limit or the driver has no room.
 Result<Block*> DeviceAllocator::grow(const Request& request) {
   wait_for_turn();
-  if (is_over_limit(request.segment_bytes)) return nullptr;
+  if (is_over_limit(request.segment_bytes) || is_over_pool_limit(request)) return nullptr;
   growing_bytes_ += request.segment_bytes;
-  const auto address = run_unlocked([this, bytes = request.segment_bytes] {
-    CaptureModeBracket bracket(driver_);
-    return driver_.allocate(device_, bytes);
-  });
+  request.pool->growing_bytes += request.segment_bytes;
+  const auto address = obtain_segment(request);
   growing_bytes_ -= request.segment_bytes;
+  request.pool->growing_bytes -= request.segment_bytes;
   if (address.is_ok()) return &add_segment(address.value, request);
   if (address.code == DriverCode::kOutOfMemory) return nullptr;
   return Status(StatusCode::kDriverError,
@@ -161,6 +168,7 @@ Block& DeviceAllocator::add_segment(Address address, const Request& request) {
   segment.size = request.segment_bytes;
   segment.family = request.family;
   segment.sequence = next_sequence_++;
+  segment.stream = request.stream->ref;
   segment.first = &block;
   segment.is_oversize_counted = is_oversize(segment.size, config_);
   segments_by_address_.emplace(address, &segment);
@@ -177,6 +185,11 @@ Block& DeviceAllocator::add_segment(Address address, const Request& request) {
   stats_.reserved_bytes.add(segment.family, static_cast<std::int64_t>(segment.size));
   if (segment.is_oversize_counted) stats_.oversize_segments.add(1);
   ++stats_.num_device_alloc;
+  if (!segment.is_private) return block;
+  PoolStats& own = request.pool->stats;
+  own.segments.add(1);
+  own.reserved_bytes.add(static_cast<std::int64_t>(segment.size));
+  ++own.num_device_alloc;
   return block;
 }
 
@@ -251,6 +264,7 @@ void DeviceAllocator::leave_last_rung() {
 Status DeviceAllocator::fail_out_of_memory(const Request& request)
     QUARRY_NO_THREAD_SAFETY_ANALYSIS {
   ++stats_.num_ooms;
+  ++request.pool->stats.num_ooms;
   OomReport report = make_oom_report(request);
   mutex_.unlock();
   add_driver_ledger(report, driver_, free_gate_.is_held_by_this_thread());

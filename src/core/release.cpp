@@ -27,7 +27,7 @@ Status DeviceAllocator::empty_cache() noexcept {
     empty_magazines();
     wait_for_fences();
     wait_for_turn();
-    released = release_vacant_segments();
+    released = release_vacant_segments(Need::kEmptyCache);
   } while (released.gate == FreeGate::Entry::kHeldByOthers);
   if (released.is_done()) return Status::ok();
   return Status(
@@ -35,11 +35,15 @@ Status DeviceAllocator::empty_cache() noexcept {
       "the driver refused to free a segment, which stays cached: " + describe(released.failure));
 }
 
-DeviceAllocator::Released DeviceAllocator::release_vacant_segments() {
+// Those of the default pool and of released ones; where memory is short, also what other pools can
+// spare.
+DeviceAllocator::Released DeviceAllocator::release_vacant_segments(Need need) {
   std::vector<Segment*> vacant;
-  for (Segment* segment = default_pool_.first_segment; segment != nullptr; segment = segment->next) {
-    if (segment->is_vacant() && !segment->is_detached) vacant.push_back(segment);
-  }
+  for_each_pool([&](const MemPool& pool) {
+    const bool is_spare = pool.is_default() || pool.use_count == 0;
+    const bool may_spare = need == Need::kMemoryShort && !pool.options.no_recycle;
+    if (is_spare || may_spare) list_vacant(pool, vacant);
+  });
   return release_segments(vacant);
 }
 
@@ -55,11 +59,14 @@ DeviceAllocator::Released DeviceAllocator::release_segments(
   const auto codes = run_unlocked([this, &segments] {
     std::vector<DriverCode> results(segments.size());
     CaptureModeBracket bracket(driver_);
-    for (std::size_t i = 0; i < segments.size(); ++i)
-      results[i] = driver_.free(device_, segments[i]->address);
-    free_gate_.leave();
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      const bool is_drivers = !segments[i]->pool->options.backend.is_set();
+      if (is_drivers) results[i] = driver_.free(device_, segments[i]->address);
+    }
     return results;
   });
+  return_to_backends(segments);
+  free_gate_.leave();
   for (std::size_t i = 0; i < segments.size(); ++i) {
     if (codes[i] == DriverCode::kSuccess) {
       erase_segment(*segments[i]);
@@ -70,6 +77,24 @@ DeviceAllocator::Released DeviceAllocator::release_segments(
     if (released.failure == DriverCode::kSuccess) released.failure = codes[i];
   }
   return released;
+}
+
+// Not counted as an operation under way, as no function of the user's is: it may allocate.
+void DeviceAllocator::return_to_backends(const std::vector<Segment*>& segments)
+    QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  const auto has_backend = [](const Segment* segment) {
+    return segment->pool->options.backend.is_set();
+  };
+  if (std::ranges::none_of(segments, has_backend)) return;
+  mutex_.unlock();
+  {
+    CaptureModeBracket bracket(driver_);
+    for (const Segment* segment : segments) {
+      if (!has_backend(segment)) continue;
+      segment->pool->options.backend.free(segment->address, segment->size, segment->stream);
+    }
+  }
+  mutex_.lock();
 }
 
 // With nothing in hand that the gate's holder could need: neither the mutex, nor the last rung,
@@ -101,7 +126,7 @@ void DeviceAllocator::attach_again(Segment& segment) {
   InactiveSplitChange change;
   for (Block* block = segment.first; block != nullptr;) {
     block->return_from_retiring();
-    if (block->owner->life == StreamLife::kDrained) set_owner(*block, streams_.idle());
+    if (block->owner->life == StreamLife::kDrained) set_owner(*block, get_idle_owner(*block));
     Block& joined = coalesce(*block, change);
     pool_insert(joined, change);
     block = joined.next;
@@ -126,8 +151,15 @@ void DeviceAllocator::erase_segment(Segment& segment) {
     release_reference(owner);
     block = next;
   }
-  segment.pool->remove(segment);
+  MemPool& pool = *segment.pool;
+  pool.remove(segment);
+  if (segment.is_private) {
+    pool.stats.segments.add(-1);
+    pool.stats.reserved_bytes.add(-static_cast<std::int64_t>(segment.size));
+    ++pool.stats.num_device_free;
+  }
   segments_.give_back(&segment);
+  drop_pool_if_unused(pool);
 }
 
 // Searches of the pool since the youngest block of a vacant segment became free.
@@ -149,7 +181,8 @@ std::vector<Segment*> DeviceAllocator::choose_garbage(Bytes target_bytes) const 
   };
   std::vector<Candidate> candidates;
   std::uint64_t total_age = 0;
-  for (Segment* segment = default_pool_.first_segment; segment != nullptr; segment = segment->next) {
+  for (Segment* segment = default_pool_.first_segment; segment != nullptr;
+       segment = segment->next) {
     const bool is_candidate =
         segment->family == StatFamily::kLarge && segment->is_vacant() && !segment->is_detached;
     if (!is_candidate) continue;
@@ -179,7 +212,9 @@ std::vector<Segment*> DeviceAllocator::choose_oversize(const Request& request,
                                                        bool* is_enough) const {
   const BlockPool& pool = request.pool->get_blocks(StatFamily::kLarge);
   const Bytes wanted = std::max(request.needed_bytes, config_.max_split_bytes);
-  const auto is_whole = [](const Block& block) { return !block.is_split(); };
+  const auto is_whole = [](const Block& block) {
+    return !block.is_split() && !block.segment->was_captured;
+  };
   if (Block* fitting = pool.find_at_least(*request.stream, wanted)) {
     *is_enough = is_whole(*fitting);
     if (*is_enough) return {fitting->segment};
@@ -205,14 +240,27 @@ std::size_t DeviceAllocator::tear_down() {
   std::size_t live_blocks = 0;
   empty_magazines();
   CaptureModeBracket bracket(driver_);
-  while (Segment* segment = default_pool_.first_segment) {
-    for (Block* block = segment->first; block != nullptr; block = block->next) {
+  while (!segments_by_address_.empty()) {
+    Segment& segment = *segments_by_address_.begin()->second;
+    for (Block* block = segment.first; block != nullptr; block = block->next) {
       if (block->state() != BlockState::kAllocated) continue;
       ++live_blocks;
       pointer_map_.remove(block->address);
     }
-    static_cast<void>(driver_.free(device_, segment->address));
-    erase_segment(*segment);
+    const SegmentBackend& backend = segment.pool->options.backend;
+    if (backend.is_set()) {
+      // After unlocking, and before the backend hears that it is unused.
+      unused_hooks_.push_back([free = backend.free, address = segment.address, size = segment.size,
+                               stream = segment.stream] { free(address, size, stream); });
+    } else {
+      static_cast<void>(driver_.free(device_, segment.address));
+    }
+    erase_segment(segment);
+  }
+  while (!private_pools_.empty()) {
+    MemPool& pool = *private_pools_.begin()->second;
+    pool.use_count = 0;
+    drop_pool_if_unused(pool);
   }
   fences_.destroy_events();
   return live_blocks;

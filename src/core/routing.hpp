@@ -15,6 +15,8 @@ enum class RoutingReason : std::uint32_t {
   kRoundup = 1u << 2,     // sizes are not simply rounded to 512
   kLastRung = 1u << 3,    // memory is short: every free must be seen
   kValidating = 1u << 4,  // somebody walks over all blocks
+  // Requests alone are concerned by these; blocks may be freed the short way.
+  kPools = 1u << 7,  // a request may belong to a private pool: its route is looked for first
   // These two concern requests in lanes only.
   kUnsettled = 1u << 5,  // frees wait for fences, or for a thread that may call the driver
   kAges = 1u << 6,       // garbage is collected by age: every search of a pool is counted

@@ -8,6 +8,7 @@
 #include "base/bytes.hpp"
 #include "core/block.hpp"
 #include "core/lane.hpp"
+#include "driver/driver_types.hpp"
 #include "stats/device_stats.hpp"
 
 namespace quarry {
@@ -22,7 +23,10 @@ struct Segment {
   // Order of creation on the device. Ties between blocks of one size are broken by it, so that
   // decisions depend on the sequence of calls and not on the driver's addresses.
   std::uint64_t sequence = 0;
-  MemPool* pool = nullptr;  // its owner
+  MemPool* pool = nullptr;    // its owner
+  bool is_private = false;    // of another pool than the default one
+  bool was_captured = false;  // a capture was given a part of it, which its graph uses at launch
+  StreamRef stream;           // of the request that it was obtained for
   Block* first = nullptr;
   std::uint32_t active_blocks = 0;   // allocated or pending
   int lane = kNoLane;                // of all its blocks' owners; kNoLane if they differ

@@ -48,23 +48,31 @@ void DeviceAllocator::forget_streams() {
 // The stream's memory becomes anyone's. Takes over the reference that keeps the record alive while
 // its last blocks change hands.
 void DeviceAllocator::adopt_as_idle(Stream& drained) {
+  for_each_pool([&](MemPool& pool) {
+    change_owner_of_free(pool, drained, streams_.idle());
+    end_captured_stream(pool, drained);
+  });
+  release_reference(drained);
+}
+
+void DeviceAllocator::change_owner_of_free(MemPool& pool, const Stream& from, Stream& to) {
   for (const StatFamily family : {StatFamily::kSmall, StatFamily::kLarge}) {
-    BlockPool& pool = default_pool_.get_blocks(family);
     InactiveSplitChange change;
-    while (Block* block = pool.find_largest(drained)) {
+    while (Block* block = pool.get_blocks(family).find_largest(from)) {
       pool_remove(*block, change);
-      set_owner(*block, streams_.idle());
+      set_owner(*block, to);
       pool_insert(coalesce(*block, change), change);
     }
     apply(change, family);
   }
-  release_reference(drained);
 }
 
 void DeviceAllocator::set_owner(Block& block, Stream& owner) {
   if (block.owner == &owner) return;
   Segment& segment = *block.segment;
-  if (!block.is_split()) {
+  if (segment.is_private) {
+    // Never served in lanes.
+  } else if (!block.is_split()) {
     segment.lane = owner.lane;
   } else if (segment.lane != owner.lane) {
     segment.lane = kNoLane;
@@ -72,6 +80,11 @@ void DeviceAllocator::set_owner(Block& block, Stream& owner) {
   Stream* const before = std::exchange(block.owner, &owner);
   ++owner.references;
   if (before != nullptr) release_reference(*before);
+}
+
+// Who owns the memory of an owner that is drained.
+Stream& DeviceAllocator::get_idle_owner(const Block& block) {
+  return block.owner->is_captured ? *block.segment->pool->captured_idle : streams_.idle();
 }
 
 void DeviceAllocator::release_reference(Stream& stream) {

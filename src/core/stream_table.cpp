@@ -53,6 +53,20 @@ Stream& StreamTable::find_or_add(StreamHandle handle) {
   return *entry->second;
 }
 
+Stream& StreamTable::add_captured(Stream* base) {
+  const StreamRef nobody{device_, StreamHandle{~0ull}};
+  Stream& stream = base != nullptr ? add(base->ref, base->thread) : add(nobody, 0);
+  stream.is_captured = true;
+  stream.base = base;
+  stream.references = 1;
+  if (base != nullptr) {
+    ++base->references;
+  } else {
+    stream.life = StreamLife::kDrained;
+  }
+  return stream;
+}
+
 void StreamTable::forget_handle(Stream& stream) noexcept {
   by_key_.erase({static_cast<std::uint64_t>(stream.ref.handle), stream.thread});
   last_key_ = {~0ull, ~0ull};
@@ -62,9 +76,13 @@ void StreamTable::drop_if_unused(Stream& stream) noexcept {
   if (&stream == idle_ || stream.life != StreamLife::kDrained) return;
   if (stream.references > 0 || stream.oldest_fence != nullptr) return;
   if (stream.open_fence != nullptr) return;
+  Stream* const base = stream.base;
   const std::uint32_t index = stream.index;
   streams_[index].reset();
   free_indices_.push_back(index);
+  if (base == nullptr) return;
+  --base->references;
+  drop_if_unused(*base);
 }
 
 std::vector<Stream*> StreamTable::get_streams_of_thread(std::uint64_t thread) const {

@@ -34,8 +34,12 @@ struct alignas(64) Stream {
   std::atomic<StreamLife> life{StreamLife::kLive};
   // The lock of the stream's own memory (lane.hpp); kNoLane until it is opened. Changes once.
   std::atomic<int> lane{kNoLane};
-  std::uint32_t references = 0;  // blocks owned, foreign uses
-  Bytes cached_bytes = 0;        // of free blocks that it owns
+  std::uint32_t references = 0;  // blocks owned, foreign uses; pools and captured streams
+  // A *captured stream* is a stream as the captures into one private pool see it: it owns what
+  // captures on `base` were given there. Null for that which is not of one stream (MemPool).
+  bool is_captured = false;
+  Stream* base = nullptr;
+  Bytes cached_bytes = 0;         // of free blocks that it owns in the default pool
   Bytes grown_beside_parked = 0;  // segments obtained although blocks were parked (reclaim.cpp)
   // Fences by age: sealed ones from the oldest to the newest, and the one not sealed yet.
   Fence* oldest_fence = nullptr;
@@ -59,6 +63,9 @@ class StreamTable {
   Stream& find_or_add(StreamHandle handle);
   // Null if the allocator has not met it.
   Stream* find(StreamHandle handle) const noexcept;
+  // A captured stream, with one reference for the caller; it holds one on `base`. Null: the owner
+  // of captured memory of no stream.
+  Stream& add_captured(Stream* base);
   // From now on the handle means another stream. The record stays.
   void forget_handle(Stream& stream) noexcept;
   // Drops the record if the stream is drained and nothing refers to it.

@@ -21,6 +21,7 @@ struct DeviceAllocator::Sums {
   std::int64_t oversize_allocations = 0, oversize_segments = 0;
   Bytes retiring_bytes = 0;
   std::size_t block_count = 0, segment_count = 0, foreign_uses = 0;
+  std::size_t attached = 0;
   std::size_t parked_found = 0;
   std::unordered_set<const Block*> free_blocks, pending_blocks, parked_blocks;
   std::unordered_map<const Stream*, std::uint32_t> references;
@@ -31,19 +32,9 @@ void DeviceAllocator::validate() {
   MutexLock lock(mutex_);
   Sums sums;
   collect_parked(sums);
-  std::size_t attached = 0;
-  const Segment* previous = nullptr;
-  for (const Segment* segment = default_pool_.first_segment; segment != nullptr; segment = segment->next) {
-    QUARRY_CHECK(segment->previous == previous);
-    if (previous != nullptr) QUARRY_CHECK_COMPARE(previous->sequence, <, segment->sequence);
-    if (!segment->is_detached) QUARRY_CHECK(find_segment(segment->address) == segment);
-    attached += segment->is_detached ? 0 : 1;
-    validate_blocks(*segment, sums);
-    previous = segment;
-  }
-  QUARRY_CHECK(default_pool_.last_segment == previous);
+  for_each_pool([&](const MemPool& pool) { validate_segments(pool, sums); });
   QUARRY_CHECK_EQ(sums.segment_count, segments_.live_count());
-  QUARRY_CHECK_EQ(attached, segments_by_address_.size());
+  QUARRY_CHECK_EQ(sums.attached, segments_by_address_.size());
   std::size_t unused_blocks = stock_.unused_count();
   for (int i = 0; i < mutex_.open_count(); ++i)
     unused_blocks += mutex_.get(i).blocks.unused_count();
@@ -54,6 +45,38 @@ void DeviceAllocator::validate() {
   validate_fences(sums);
   validate_stats(sums);
   routing_.clear(RoutingReason::kValidating);
+}
+
+void DeviceAllocator::validate_segments(const MemPool& pool, Sums& sums) {
+  const Segment* previous = nullptr;
+  PoolStats own;
+  for (const Segment* segment = pool.first_segment; segment != nullptr; segment = segment->next) {
+    QUARRY_CHECK(segment->pool == &pool);
+    QUARRY_CHECK_EQ(segment->is_private, !pool.is_default());
+    QUARRY_CHECK(segment->previous == previous);
+    if (previous != nullptr) QUARRY_CHECK_COMPARE(previous->sequence, <, segment->sequence);
+    if (!segment->is_detached) QUARRY_CHECK(find_segment(segment->address) == segment);
+    sums.attached += segment->is_detached ? 0 : 1;
+    validate_blocks(*segment, sums);
+    own.segments.add(1);
+    own.reserved_bytes.add(static_cast<std::int64_t>(segment->size));
+    for (const Block* block = segment->first; block != nullptr; block = block->next) {
+      const auto size = static_cast<std::int64_t>(block->size);
+      const bool is_allocated = block->state() == BlockState::kAllocated;
+      own.allocations.add(is_allocated ? 1 : 0);
+      own.allocated_bytes.add(is_allocated ? size : 0);
+      own.active_bytes.add(block->is_active() ? size : 0);
+    }
+    previous = segment;
+  }
+  QUARRY_CHECK(pool.last_segment == previous);
+  if (pool.is_default()) return;
+  QUARRY_CHECK(pool.use_count > 0 || pool.requests > 0 || pool.first_segment != nullptr);
+  QUARRY_CHECK_EQ(pool.stats.segments.current, own.segments.current);
+  QUARRY_CHECK_EQ(pool.stats.reserved_bytes.current, own.reserved_bytes.current);
+  QUARRY_CHECK_EQ(pool.stats.allocations.current, own.allocations.current);
+  QUARRY_CHECK_EQ(pool.stats.allocated_bytes.current, own.allocated_bytes.current);
+  QUARRY_CHECK_EQ(pool.stats.active_bytes.current, own.active_bytes.current);
 }
 
 void DeviceAllocator::validate_segment(Address address) {
@@ -139,30 +162,38 @@ void DeviceAllocator::validate_block(const Block& block, Sums& sums) const {
   } else {
     QUARRY_CHECK_EQ(block.pending_fences, 0u);
   }
+  // Captured memory is apart: nobody outside of captures finds it.
+  if (block.owner->is_captured) QUARRY_CHECK(block.segment->was_captured);
+  if (block.capture != CaptureId{}) QUARRY_CHECK(block.owner->is_captured && block.is_active());
   if (!block.is_free()) return;
   QUARRY_CHECK(block.foreign_uses == nullptr);
   QUARRY_CHECK_EQ(block.requested_bytes, Bytes{0});
   sums.free_blocks.insert(&block);
-  sums.cached_bytes[block.owner] += block.size;
+  if (!block.segment->is_private) sums.cached_bytes[block.owner] += block.size;
   if (!block.is_split()) return;
   family.inactive_split += 1;
   family.inactive_split_bytes += size;
 }
 
 // Every free block is in the pool of its family under its owner, and nothing else is.
-void DeviceAllocator::validate_pools(const Sums& sums) const {
+void DeviceAllocator::validate_pools(const Sums& sums) {
   std::size_t found = 0;
-  for (const StatFamily family : {StatFamily::kSmall, StatFamily::kLarge}) {
+  const auto validate_index = [&](MemPool& pool, StatFamily family) {
     for (const auto& stream : streams_.get_all()) {
       if (stream == nullptr) continue;
-      default_pool_.get_blocks(family).for_each(*stream, [&](const Block& block) {
+      pool.get_blocks(family).for_each(*stream, [&](const Block& block) {
         QUARRY_CHECK_EQ(sums.free_blocks.count(&block), std::size_t{1});
         QUARRY_CHECK(block.owner == stream.get());
         QUARRY_CHECK(block.segment->family == family);
+        QUARRY_CHECK(block.segment->pool == &pool);
         ++found;
       });
     }
-  }
+  };
+  for_each_pool([&](MemPool& pool) {
+    validate_index(pool, StatFamily::kSmall);
+    validate_index(pool, StatFamily::kLarge);
+  });
   QUARRY_CHECK_EQ(found, sums.free_blocks.size());
   for (const auto& stream : streams_.get_all()) {
     if (stream == nullptr) continue;
@@ -184,6 +215,10 @@ void DeviceAllocator::validate_fences(const Sums& sums) const {
     for (const Block* block : fence.waiters)
       ++waits[block];
   });
+  for (const Capture& capture : captures_) {
+    for (const Block* block : capture.waiters)
+      ++waits[block];
+  }
   QUARRY_CHECK_EQ(sealed, fences_.outstanding_count());
   std::unordered_set<const Block*> queued(queued_frees_.begin(), queued_frees_.end());
   QUARRY_CHECK_EQ(queued.size(), queued_frees_.size());

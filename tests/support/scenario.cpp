@@ -82,6 +82,11 @@ StatusCode Scenario::free(Address address) {
   return code;
 }
 
+void Scenario::free_all() {
+  while (!live_.empty())
+    free(live_.begin()->first);
+}
+
 StatusCode Scenario::free_on_stream(Address address, StreamHandle stream) {
   if (const auto found = live_.find(address); found != live_.end()) {
     const Live& live = found->second;

@@ -60,6 +60,8 @@ class Scenario {
   }
   // Uses the block on its stream and every recorded stream once more, then frees it.
   StatusCode free(Address address);
+  // Frees every block that is left.
+  void free_all();
   // The user orders `stream` (of the block's device) after every stream that used the block, then
   // frees the block onto it.
   StatusCode free_on_stream(Address address, StreamHandle stream);

@@ -67,6 +67,7 @@ TEST(ConfigOptions, EveryOptionSetsItsField) {
                        "max_non_split_rounding_mb:40,garbage_collection_threshold:0.75,"
                        "roundup_power2_divisions:8,per_process_memory_fraction:0.5,"
                        "throw_on_cudamalloc_oom:True,upstream_quirks:False,segments:plain,"
+                       "graph_capture_reclaim:False,"
                        "expandable_segments:False,thread_cache:False,backend:native,"
                        "release_lock_on_cudamalloc:True,release_lock_on_hipmalloc:True,"
                        "graph_capture_record_stream_reuse:False")
@@ -80,6 +81,7 @@ TEST(ConfigOptions, EveryOptionSetsItsField) {
   EXPECT_EQ(c.per_process_memory_fraction, 0.5);
   EXPECT_TRUE(c.throw_on_cudamalloc_oom);
   EXPECT_FALSE(c.upstream_quirks);
+  EXPECT_FALSE(c.graph_capture_reclaim);
 }
 
 TEST(ConfigOptions, EveryDefaultInTheTableIsTheDefaultOfTheConfig) {

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private pools, seen from all devices: which pool a request is for, and forwarding.
+#include "core/allocator.hpp"
+#include "core/device_allocator.hpp"
+#include "core/size_policy.hpp"
+
+namespace quarry {
+namespace {
+
+Status refuse_default_pool() {
+  return Status(StatusCode::kInvalidArgument,
+                "pool (0, 0) is the default pool, which is there always; name another");
+}
+
+}  // namespace
+
+// What no route wants is served as if there were none.
+Result<Address> Allocator::allocate_routed(StreamRef stream, Bytes bytes, Bytes alignment) {
+  DeviceAllocator& device = *devices_[static_cast<std::size_t>(stream.device)];
+  while (const auto pool = router_.find(stream)) {
+    auto result = device.allocate(stream.handle, bytes, alignment, *pool);
+    // Its pool was released meanwhile, and the route has ended with it, or is about to.
+    const bool is_gone = !result.is_ok() && result.status().code() == StatusCode::kInvalidArgument;
+    if (!is_gone) return result;
+  }
+  if (alignment == kMinBlock) {
+    ThreadMagazines* const magazines = find_thread_magazines(first_serial_ + stream.device);
+    const Block* block =
+        magazines != nullptr ? magazines->try_take(bytes, stream.handle) : nullptr;
+    if (block == nullptr) block = device.take_from_lane(stream.handle, bytes);
+    if (block != nullptr) return block->address;
+  }
+  return device.allocate(stream.handle, bytes, alignment, PoolId{});
+}
+
+Result<Address> Allocator::allocate_in_pool(StreamRef stream, Bytes bytes, Bytes alignment,
+                                            PoolId pool) {
+  auto device = find_device(stream.device);
+  if (!device.is_ok()) return std::move(device).status();
+  if (Status possible = check_request(bytes, alignment); !possible.is_ok()) return possible;
+  if (bytes == 0) return Address{0};
+  return device.value()->allocate(to_canonical(stream.handle), bytes, alignment, pool);
+}
+
+Status Allocator::retain_pool(DeviceId id, PoolId pool, const PoolOptions& options) {
+  auto device = find_device(id);
+  if (!device.is_ok()) return std::move(device).status();
+  if (pool.is_default()) return refuse_default_pool();
+  device.value()->retain_pool(pool, options);
+  return Status::ok();
+}
+
+Status Allocator::release_pool(DeviceId id, PoolId pool) noexcept {
+  auto device = find_device(id);
+  if (!device.is_ok()) return std::move(device).status();
+  if (pool.is_default()) return refuse_default_pool();
+  auto holders = device.value()->release_pool(pool);
+  if (!holders.is_ok()) return std::move(holders).status();
+  if (holders.value() == 0) router_.end_all(id, pool);
+  return Status::ok();
+}
+
+Status Allocator::begin_pool(const Route& route) {
+  auto device = find_device(route.device);
+  if (!device.is_ok()) return std::move(device).status();
+  if (route.pool.is_default()) return refuse_default_pool();
+  const bool may_capture =
+      route.kind == Route::Kind::kCapture || route.kind == Route::Kind::kFilter;
+  Status ready = device.value()->prepare_pool(route.pool, may_capture);
+  if (!ready.is_ok()) return ready;
+  return router_.begin(route);
+}
+
+Status Allocator::end_pool(DeviceId id, PoolId pool) {
+  auto device = find_device(id);
+  if (!device.is_ok()) return std::move(device).status();
+  if (Status ended = router_.end(id, pool); !ended.is_ok()) return ended;
+  device.value()->settle();
+  return Status::ok();
+}
+
+Status Allocator::trim_pool(DeviceId id, PoolId pool) {
+  auto device = find_device(id);
+  if (!device.is_ok()) return std::move(device).status();
+  if (pool.is_default()) return refuse_default_pool();
+  return device.value()->trim_pool(pool);
+}
+
+Status Allocator::set_pool_limit(DeviceId id, PoolId pool, Bytes bytes) {
+  auto device = find_device(id);
+  if (!device.is_ok()) return std::move(device).status();
+  if (pool.is_default()) return refuse_default_pool();
+  return device.value()->set_pool_limit(pool, bytes);
+}
+
+Result<PoolReport> Allocator::get_pool_report(DeviceId id, PoolId pool) {
+  auto device = find_device(id);
+  if (!device.is_ok()) return std::move(device).status();
+  return device.value()->get_pool_report(pool);
+}
+
+Result<std::vector<PoolReport>> Allocator::get_pool_reports(DeviceId id) {
+  auto device = find_device(id);
+  if (!device.is_ok()) return std::move(device).status();
+  return device.value()->get_pool_reports();
+}
+
+}  // namespace quarry

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/capture_router.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "core/thread_state.hpp"
+
+namespace quarry {
+
+Status CaptureRouter::begin(const Route& route) {
+  const std::uint64_t self = get_thread_token();
+  auto entry = std::make_shared<Entry>();
+  entry->route = route;
+  entry->route.stream = to_canonical(route.stream);
+  entry->thread = self;
+  MutexLock lock(mutex_);
+  const bool is_begun = std::ranges::any_of(entries_, [&](const auto& other) {
+    if (other->route.device != route.device || other->route.pool != route.pool) return false;
+    const bool are_threads =
+        other->route.kind == Route::Kind::kThread && route.kind == Route::Kind::kThread;
+    return !are_threads || other->thread == self;
+  });
+  if (is_begun) {
+    return Status(StatusCode::kBusy, "pool " + to_text(route.pool) + " of device " +
+                                         std::to_string(route.device) + " is begun already");
+  }
+  entries_.push_back(std::move(entry));
+  routing_.set(RoutingReason::kPools);
+  return Status::ok();
+}
+
+bool CaptureRouter::is_innermost_of_thread(const Entry& entry) const {
+  for (auto other = entries_.rbegin(); other != entries_.rend(); ++other) {
+    if (other->get() == &entry) return true;
+    const bool is_of_thread = (*other)->route.kind == Route::Kind::kThread;
+    if (is_of_thread && (*other)->thread == entry.thread) return false;
+  }
+  return false;
+}
+
+Status CaptureRouter::end(DeviceId device, PoolId pool) {
+  const std::uint64_t self = get_thread_token();
+  MutexLock lock(mutex_);
+  auto found = entries_.end();
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    const Route& route = (*entry)->route;
+    if (route.device != device || route.pool != pool) continue;
+    if (route.kind == Route::Kind::kThread && (*entry)->thread != self) continue;
+    found = entry;
+  }
+  const std::string name = "pool " + to_text(pool) + " of device " + std::to_string(device);
+  if (found == entries_.end()) {
+    return Status(StatusCode::kInvalidArgument, name + " is not begun");
+  }
+  const bool is_of_thread = (*found)->route.kind == Route::Kind::kThread;
+  if (is_of_thread && !is_innermost_of_thread(**found)) {
+    return Status(StatusCode::kInvalidArgument,
+                  name + " is not the pool that this thread began last; end that one first");
+  }
+  erase(found);
+  return Status::ok();
+}
+
+void CaptureRouter::end_all(DeviceId device, PoolId pool) {
+  MutexLock lock(mutex_);
+  while (true) {
+    const auto found = std::ranges::find_if(entries_, [&](const auto& entry) {
+      return entry->route.device == device && entry->route.pool == pool;
+    });
+    if (found == entries_.end()) return;
+    erase(found);
+  }
+}
+
+// Releases the lock while it waits.
+void CaptureRouter::erase(Entries::iterator place) {
+  const std::uint64_t self = get_thread_token();
+  const std::shared_ptr<Entry> entry = *place;
+  entries_.erase(place);
+  if (entries_.empty()) routing_.clear(RoutingReason::kPools);
+  entry->is_ended = true;
+  const auto is_other = [self](std::uint64_t caller) { return caller != self; };
+  while (std::ranges::any_of(entry->callers, is_other))
+    call_ended_.wait(mutex_);
+}
+
+std::optional<PoolId> CaptureRouter::find(StreamRef stream) {
+  Entries entries;
+  {
+    MutexLock lock(mutex_);
+    entries = entries_;
+  }
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if ((*entry)->route.device == stream.device && accepts(**entry, stream)) {
+      return (*entry)->route.pool;
+    }
+  }
+  return std::nullopt;
+}
+
+bool CaptureRouter::accepts(Entry& entry, StreamRef stream) {
+  switch (entry.route.kind) {
+    case Route::Kind::kThread:
+      return entry.thread == get_thread_token();
+    case Route::Kind::kStream: {
+      const bool is_per_thread = stream.handle == StreamHandle::kPerThread;
+      return stream.handle == entry.route.stream &&
+             (!is_per_thread || entry.thread == get_thread_token());
+    }
+    case Route::Kind::kCapture:
+      return accepts_by_capture(entry, stream);
+    case Route::Kind::kFilter:
+      return accepts_by_filter(entry, stream.handle);
+  }
+  return false;
+}
+
+// The first capture that the route's stream is found in is the one; a later one, or none, on that
+// stream means that it has ended, well or not, and that the route has nothing more to serve.
+bool CaptureRouter::accepts_by_capture(Entry& entry, StreamRef stream) {
+  const auto find_capture = [this](StreamRef of) {
+    const auto info = driver_.get_capture_info(of);
+    const bool is_active = info.is_ok() && info.value.status == CaptureStatus::kActive;
+    return is_active ? info.value.id : CaptureId{};
+  };
+  const CaptureId capture = find_capture(stream);
+  if (capture == CaptureId{}) return false;
+  const StreamRef origin{entry.route.device, entry.route.stream};
+  MutexLock lock(mutex_);
+  if (entry.is_ended) return false;
+  const bool may_ask =
+      origin.handle != StreamHandle::kPerThread || entry.thread == get_thread_token();
+  if (entry.capture == CaptureId{} && may_ask) entry.capture = find_capture(origin);
+  return entry.capture == capture;
+}
+
+bool CaptureRouter::accepts_by_filter(Entry& entry, StreamHandle stream) {
+  const std::uint64_t self = get_thread_token();
+  {
+    MutexLock lock(mutex_);
+    if (entry.is_ended) return false;
+    entry.callers.push_back(self);
+  }
+  const bool is_accepted = entry.route.filter(stream);
+  MutexLock lock(mutex_);
+  entry.callers.erase(std::ranges::find(entry.callers, self));
+  if (entry.is_ended) call_ended_.notify_all();
+  return is_accepted;
+}
+
+}  // namespace quarry

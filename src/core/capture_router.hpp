@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which pool serves a request: the routes that are begun, and, if that is wished for, what the
+// driver says of the stream. One for all devices. Asked only while the routing word says that
+// there may be a private pool; a request that no route wants goes to the default pool.
+//
+// Knows names of pools and nothing of their memory. Thread-safe. Filters of the user run with no
+// lock held.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/mutex.hpp"
+#include "base/status.hpp"
+#include "core/pool_id.hpp"
+#include "core/routing.hpp"
+#include "driver/driver.hpp"
+
+namespace quarry {
+
+// Whether a request on a stream belongs to the pool. Must not throw, and not call Quarry.
+using StreamFilter = std::function<bool(StreamHandle)>;
+
+struct Route {
+  enum class Kind {
+    kThread,   // all requests of the thread that begins the route
+    kStream,   // all requests on `stream`, of any thread
+    kCapture,  // requests on streams of the capture that `stream` is in, as soon as it is
+    kFilter,   // requests that `filter` accepts
+  };
+  Kind kind = Kind::kThread;
+  DeviceId device = 0;
+  PoolId pool;
+  StreamHandle stream = StreamHandle::kLegacy;
+  StreamFilter filter;
+};
+
+class CaptureRouter {
+ public:
+  // Sets and clears the routing word's bit for private pools.
+  CaptureRouter(Driver& driver, RoutingWord& routing) noexcept
+      : driver_(driver), routing_(routing) {}
+
+  // The newest route that accepts a request decides. kBusy if the same thread (kThread), or
+  // anybody (the others), has begun a route to this pool already.
+  Status begin(const Route& route);
+  // Ends the route to the pool that the calling thread has begun, if it has one of its own, else
+  // that of anybody. Routes of one thread end in the opposite order of their beginning:
+  // kInvalidArgument otherwise, and if there is none. Waits for calls of its filter that are under
+  // way in other threads.
+  Status end(DeviceId device, PoolId pool);
+  // All routes to the pool, whatever their order.
+  void end_all(DeviceId device, PoolId pool);
+
+  // Empty: the default pool.
+  std::optional<PoolId> find(StreamRef stream);
+
+ private:
+  struct Entry {
+    Route route;
+    std::uint64_t thread = 0;            // that began it
+    CaptureId capture{};                 // of kCapture: the one that it serves, once that is known
+    std::vector<std::uint64_t> callers;  // threads inside the filter
+    bool is_ended = false;
+  };
+  using Entries = std::vector<std::shared_ptr<Entry>>;
+
+  bool accepts(Entry& entry, StreamRef stream);
+  bool accepts_by_filter(Entry& entry, StreamHandle stream);
+  bool accepts_by_capture(Entry& entry, StreamRef stream);
+  bool is_innermost_of_thread(const Entry& entry) const QUARRY_REQUIRES(mutex_);
+  void erase(Entries::iterator entry) QUARRY_REQUIRES(mutex_);
+
+  Driver& driver_;
+  RoutingWord& routing_;
+  Mutex mutex_{LockRank::kAllocator};
+  std::condition_variable_any call_ended_;
+  // In order of beginning. Entries are shared with the calls that look at them.
+  Entries entries_ QUARRY_GUARDED_BY(mutex_);
+};
+
+}  // namespace quarry

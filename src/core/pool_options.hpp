@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the maker of a private pool may wish for, and what he is told of it. Plain values.
+#pragma once
+
+#include <functional>
+
+#include "base/bytes.hpp"
+#include "core/pool_id.hpp"
+#include "driver/driver_types.hpp"
+#include "stats/device_stats.hpp"
+
+namespace quarry {
+
+// Where a pool's segments come from and go to, instead of the driver. The functions are called
+// with no lock of Quarry held, inside a relaxed capture bracket, and may call the allocator (but
+// for memory of their own pool). Each address that `allocate` returned is given to `free` once,
+// whoever asks for it and when. They must not throw.
+struct SegmentBackend {
+  // A multiple of 512, backed by at least `bytes` bytes; 0 for no more. Whatever else it returns
+  // is given back to `free` and counts as no more.
+  std::function<Address(Bytes bytes, StreamRef stream)> allocate;
+  std::function<void(Address address, Bytes bytes, StreamRef stream)> free;
+  // Once, after the last call of the other two: what they need may go.
+  std::function<void()> on_unused;
+
+  bool is_set() const noexcept { return allocate != nullptr; }
+};
+
+struct PoolOptions {
+  // When memory is short the default pool may take free blocks from here.
+  bool use_on_oom = false;
+  // Blocks are whole segments.
+  bool no_split = false;
+  // Vacant segments go back only when the pool is trimmed or released, never because memory is
+  // short elsewhere: for memory that others have registered by its address.
+  bool no_recycle = false;
+  Bytes limit_bytes = kUnlimited;  // of reserved bytes
+  SegmentBackend backend;          // not set: the driver
+};
+
+// The figures of one pool; those of the device include them. Bytes of whole blocks.
+struct PoolStats {
+  Stat allocated_bytes, active_bytes, reserved_bytes;
+  Stat allocations, segments;
+  std::int64_t num_device_alloc = 0;
+  std::int64_t num_device_free = 0;
+  std::int64_t num_ooms = 0;
+};
+
+struct PoolReport {
+  PoolId id;
+  int use_count = 0;  // 0: released, and lives on until its last block is freed
+  bool has_active_capture = false;
+  PoolStats stats;
+  Bytes limit_bytes = kUnlimited;
+};
+
+}  // namespace quarry

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Private pools: how they come and go, where their segments come from, what they lend.
+//
+// A pool lives from the first retain to the last release, and after that until its last block is
+// freed and its last segment has gone back. Nobody is served from a released pool, but its blocks
+// stay valid: a graph's output may outlive the graph.
+#include <utility>
+
+#include "core/device_allocator.hpp"
+#include "core/thread_state.hpp"
+
+namespace quarry {
+
+MemPool* DeviceAllocator::find_pool(PoolId id) {
+  if (id.is_default()) return &default_pool_;
+  const auto found = private_pools_.find(id);
+  return found == private_pools_.end() ? nullptr : found->second.get();
+}
+
+Result<MemPool*> DeviceAllocator::require_pool(PoolId id) {
+  MemPool* const pool = find_pool(id);
+  if (pool != nullptr && (id.is_default() || pool->use_count > 0)) return pool;
+  return Status(StatusCode::kInvalidArgument,
+                "pool " + to_text(id) + " of device " + std::to_string(device_) +
+                    (pool == nullptr ? " does not exist" : " was released"));
+}
+
+void DeviceAllocator::retain_pool(PoolId id, const PoolOptions& options) {
+  Section section(*this);
+  std::unique_ptr<MemPool>& pool = private_pools_[id];
+  if (pool == nullptr) {
+    pool = std::make_unique<MemPool>(id, options);
+    pool->small.set_ordered(!config_.thread_cache);
+    pool->large.set_ordered(!config_.thread_cache);
+  }
+  ++pool->use_count;
+}
+
+Result<int> DeviceAllocator::release_pool(PoolId id) noexcept {
+  Section section(*this);
+  auto pool = require_pool(id);
+  if (!pool.is_ok()) return std::move(pool).status();
+  if (--pool.value()->use_count > 0) return pool.value()->use_count;
+  has_finished_backends_ |= pool.value()->options.backend.is_set();
+  drop_pool_if_unused(*pool.value());
+  if (!is_driver_callback_thread()) return_finished();
+  return 0;
+}
+
+Status DeviceAllocator::prepare_pool(PoolId id, bool may_capture) {
+  Section section(*this);
+  auto pool = require_pool(id);
+  if (!pool.is_ok()) return std::move(pool).status();
+  if (!may_capture || is_driver_callback_thread()) return Status::ok();
+  settle_frees();
+  adopt_finished(*pool.value());
+  return Status::ok();
+}
+
+void DeviceAllocator::settle() {
+  Section section(*this);
+  settle_frees();
+}
+
+Status DeviceAllocator::trim_pool(PoolId id) noexcept {
+  if (is_driver_callback_thread()) {
+    return Status(StatusCode::kBusy, "a pool cannot be trimmed from a driver callback");
+  }
+  Section section(*this);
+  auto pool = require_pool(id);
+  if (!pool.is_ok()) return std::move(pool).status();
+  wait_for_fences();
+  wait_for_turn();
+  std::vector<Segment*> vacant;
+  // The pool may be gone after the wait.
+  if (MemPool* const found = find_pool(id)) list_vacant(*found, vacant);
+  const Released released = release_segments(vacant);
+  if (released.gate != FreeGate::Entry::kEntered) {
+    return Status(StatusCode::kBusy, "the driver-free guard is held, so nothing was released");
+  }
+  if (released.is_done()) return Status::ok();
+  return Status(StatusCode::kDriverError,
+                "the driver refused to free a segment, which stays in the pool: " +
+                    describe(released.failure));
+}
+
+// Appends the vacant segments that no graph may use.
+void DeviceAllocator::list_vacant(const MemPool& pool, std::vector<Segment*>& vacant) const {
+  const bool has_graphs = !pool.is_default() && pool.use_count > 0;
+  for (Segment* segment = pool.first_segment; segment != nullptr; segment = segment->next) {
+    if (!segment->is_vacant() || segment->is_detached) continue;
+    if (!(has_graphs && segment->was_captured)) vacant.push_back(segment);
+  }
+}
+
+void DeviceAllocator::drop_pool_if_unused(MemPool& pool) {
+  if (pool.is_default() || pool.use_count > 0 || pool.requests > 0) return;
+  if (pool.first_segment != nullptr) return;
+  if (pool.captured_idle != nullptr) pool.captured_streams.push_back(pool.captured_idle);
+  for (Stream* stream : pool.captured_streams) {
+    stream->life = StreamLife::kDrained;
+    release_reference(*stream);
+  }
+  if (pool.options.backend.on_unused != nullptr) {
+    unused_hooks_.push_back(std::move(pool.options.backend.on_unused));
+  }
+  private_pools_.erase(pool.id);
+}
+
+Status DeviceAllocator::set_pool_limit(PoolId id, Bytes bytes) {
+  MutexLock lock(mutex_);
+  auto pool = require_pool(id);
+  if (!pool.is_ok()) return std::move(pool).status();
+  pool.value()->options.limit_bytes = bytes;
+  return Status::ok();
+}
+
+PoolReport DeviceAllocator::make_report(const MemPool& pool) {
+  PoolReport report{pool.id, pool.use_count, false, pool.stats, pool.options.limit_bytes};
+  for (const Capture& capture : captures_)
+    report.has_active_capture |= capture.pool == pool.id;
+  return report;
+}
+
+Result<PoolReport> DeviceAllocator::get_pool_report(PoolId id) {
+  Section section(*this);
+  settle_frees();
+  const MemPool* const pool = find_pool(id);
+  if (pool == nullptr || pool->is_default()) {
+    return Status(StatusCode::kInvalidArgument, "pool " + to_text(id) + " of device " +
+                                                    std::to_string(device_) + " does not exist");
+  }
+  return make_report(*pool);
+}
+
+std::vector<PoolReport> DeviceAllocator::get_pool_reports() {
+  Section section(*this);
+  settle_frees();
+  std::vector<PoolReport> reports;
+  for (const auto& [id, pool] : private_pools_)
+    reports.push_back(make_report(*pool));
+  return reports;
+}
+
+void DeviceAllocator::count_private(const Block& block, int allocated, int active) {
+  PoolStats& stats = block.segment->pool->stats;
+  const auto size = static_cast<std::int64_t>(block.size);
+  stats.allocations.add(allocated);
+  stats.allocated_bytes.add(allocated * size);
+  stats.active_bytes.add(active * size);
+}
+
+// --- memory for others ---
+
+// For a request to the default pool, from pools that lend: what no capture was given.
+Block* DeviceAllocator::borrow(const Request& request) {
+  if (!request.pool->is_default()) return nullptr;
+  Request other = request;
+  for (const auto& [id, pool] : private_pools_) {
+    if (!pool->options.use_on_oom || pool->use_count == 0) continue;
+    other.pool = pool.get();
+    if (Block* block = find_fitting(other)) return block;
+  }
+  return nullptr;
+}
+
+// --- segments ---
+
+bool DeviceAllocator::is_over_pool_limit(const Request& request) const {
+  const MemPool& pool = *request.pool;
+  const Bytes taken = static_cast<Bytes>(pool.stats.reserved_bytes.current) + pool.growing_bytes;
+  const Bytes limit = pool.options.limit_bytes;
+  return request.segment_bytes > limit || taken > limit - request.segment_bytes;
+}
+
+DriverResult<Address> DeviceAllocator::obtain_segment(const Request& request) {
+  if (request.pool->options.backend.is_set()) return obtain_from_backend(request);
+  return run_unlocked([this, bytes = request.segment_bytes] {
+    CaptureModeBracket bracket(driver_);
+    return driver_.allocate(device_, bytes);
+  });
+}
+
+// Not counted as an operation under way, as no function of the user's is: it may allocate.
+DriverResult<Address> DeviceAllocator::obtain_from_backend(const Request& request)
+    QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  const SegmentBackend& backend = request.pool->options.backend;
+  const Bytes bytes = request.segment_bytes;
+  const StreamRef stream = request.stream->ref;
+  const auto call = [&](auto function) {
+    mutex_.unlock();
+    CaptureModeBracket bracket(driver_);
+    function();
+    mutex_.lock();
+  };
+  Address address = 0;
+  call([&] { address = backend.allocate(bytes, stream); });
+  if (address == 0) return DriverCode::kOutOfMemory;
+  const bool is_ours = overlaps_segment(address, bytes);
+  if (is_aligned(address, kMinBlock) && !is_ours) return address;
+  note("event=pool_backend_failed pool=\"" + to_text(request.pool->id) +
+       "\" cause=\"it returned " + format_address(address) +
+       (is_ours ? ", which is in use" : ", not a multiple of 512") + "\"");
+  // What is in use already is the backend's own mistake; freeing it would take it from its holder.
+  if (!is_ours) call([&] { backend.free(address, bytes, stream); });
+  return DriverCode::kOutOfMemory;
+}
+
+bool DeviceAllocator::overlaps_segment(Address address, Bytes bytes) const {
+  const auto after = segments_by_address_.lower_bound(address);
+  if (after != segments_by_address_.end() && after->first - address < bytes) return true;
+  return find_segment(address) != nullptr;
+}
+
+// Released pools with a backend do not wait for memory to become short: their maker waits for the
+// last call. Whoever frees the last block makes it.
+void DeviceAllocator::return_finished() {
+  while (std::exchange(has_finished_backends_, false)) {
+    std::vector<Segment*> vacant;
+    for (const auto& [id, pool] : private_pools_) {
+      const bool is_finished = pool->use_count == 0 && pool->options.backend.is_set();
+      if (is_finished) list_vacant(*pool, vacant);
+    }
+    if (!vacant.empty()) static_cast<void>(release_segments(vacant));
+  }
+}
+
+}  // namespace quarry
