@@ -164,6 +164,12 @@ MaybeError apply_release_lock(const ConfigItem& item, Config&) {
                      "since a host function that allocates would deadlock");
 }
 
+MaybeError apply_graph_pools(const ConfigItem& item, Config& config) {
+  config.automatic_graph_pools = item.value.text == "automatic";
+  if (config.automatic_graph_pools) return check_scalar(item);
+  return expect_only(item, "begin", {}, {});
+}
+
 constexpr std::string_view kNotYetExpandable =
     "needs expandable segments, which this version does not have yet";
 
@@ -199,6 +205,9 @@ constexpr ConfigOption kOptions[] = {
     {"graph_capture_reclaim", "True or False", "True or False", "True",
      "Inside captures, too, give cached memory back to make room; PyTorch refuses instead.",
      [](const ConfigItem& i, Config& c) { return read_bool(i, c.graph_capture_reclaim); }},
+    {"graph_pools", "word", "begin or automatic", "begin",
+     "Pools of captures: begun by calls, or made for each graph, by asking the driver every time.",
+     [](const ConfigItem& i, Config& c) { return apply_graph_pools(i, c); }},
     {"segments", "word", "plain", "plain",
      "Kind of the segments: plain ones are one driver allocation each.",
      [](const ConfigItem& i, Config&) {

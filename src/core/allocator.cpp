@@ -53,6 +53,7 @@ Result<std::unique_ptr<Allocator>> Allocator::create(Driver& driver, const Confi
     allocator->devices_.push_back(
         std::make_unique<DeviceAllocator>(shared, device, properties.value, config));
   }
+  allocator->router_.set_automatic(config.automatic_graph_pools);
   return allocator;
 }
 
@@ -209,6 +210,7 @@ void Allocator::configure(const Config& config) {
   if (!check_alive().is_ok()) return;
   for (const auto& device : devices_)
     device->configure(config);
+  router_.set_automatic(config.automatic_graph_pools);
 }
 
 Config Allocator::get_config() const {

@@ -17,8 +17,12 @@ Status refuse_default_pool() {
 // What no route wants is served as if there were none.
 Result<Address> Allocator::allocate_routed(StreamRef stream, Bytes bytes, Bytes alignment) {
   DeviceAllocator& device = *devices_[static_cast<std::size_t>(stream.device)];
-  while (const auto pool = router_.find(stream)) {
-    auto result = device.allocate(stream.handle, bytes, alignment, *pool);
+  while (const auto target = router_.find(stream)) {
+    if (target->is_automatic) {
+      Status made = device.make_graph_pool(target->pool, stream.handle);
+      if (!made.is_ok()) return made;
+    }
+    auto result = device.allocate(stream.handle, bytes, alignment, target->pool);
     // Its pool was released meanwhile, and the route has ended with it, or is about to.
     const bool is_gone = !result.is_ok() && result.status().code() == StatusCode::kInvalidArgument;
     if (!is_gone) return result;

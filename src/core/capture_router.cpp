@@ -26,7 +26,7 @@ Status CaptureRouter::begin(const Route& route) {
                                          std::to_string(route.device) + " is begun already");
   }
   entries_.push_back(std::move(entry));
-  routing_.set(RoutingReason::kPools);
+  update_routing();
   return Status::ok();
 }
 
@@ -78,14 +78,42 @@ void CaptureRouter::erase(Entries::iterator place) {
   const std::uint64_t self = get_thread_token();
   const std::shared_ptr<Entry> entry = *place;
   entries_.erase(place);
-  if (entries_.empty()) routing_.clear(RoutingReason::kPools);
+  update_routing();
   entry->is_ended = true;
   const auto is_other = [self](std::uint64_t caller) { return caller != self; };
   while (std::ranges::any_of(entry->callers, is_other))
     call_ended_.wait(mutex_);
 }
 
-std::optional<PoolId> CaptureRouter::find(StreamRef stream) {
+void CaptureRouter::set_automatic(bool is_automatic) {
+  MutexLock lock(mutex_);
+  is_automatic_.store(is_automatic, std::memory_order_relaxed);
+  update_routing();
+}
+
+void CaptureRouter::update_routing() {
+  has_routes_.store(!entries_.empty(), std::memory_order_relaxed);
+  routing_.set_to(RoutingReason::kPools,
+                  !entries_.empty() || is_automatic_.load(std::memory_order_relaxed));
+}
+
+std::optional<CaptureRouter::Target> CaptureRouter::find(StreamRef stream) {
+  if (has_routes_.load(std::memory_order_relaxed)) {
+    if (const auto pool = find_route(stream)) return Target{*pool};
+  }
+  if (!is_automatic_.load(std::memory_order_relaxed)) return std::nullopt;
+  const CaptureId capture = find_capture(stream);
+  if (capture == CaptureId::kNone) return std::nullopt;
+  return Target{PoolId{kGraphPools, static_cast<std::uint64_t>(capture)}, true};
+}
+
+CaptureId CaptureRouter::find_capture(StreamRef stream) noexcept {
+  const auto info = driver_.get_capture_info(stream);
+  const bool is_active = info.is_ok() && info.value.status == CaptureStatus::kActive;
+  return is_active ? info.value.id : CaptureId::kNone;
+}
+
+std::optional<PoolId> CaptureRouter::find_route(StreamRef stream) {
   Entries entries;
   {
     MutexLock lock(mutex_);
@@ -119,19 +147,14 @@ bool CaptureRouter::accepts(Entry& entry, StreamRef stream) {
 // The first capture that the route's stream is found in is the one; a later one, or none, on that
 // stream means that it has ended, well or not, and that the route has nothing more to serve.
 bool CaptureRouter::accepts_by_capture(Entry& entry, StreamRef stream) {
-  const auto find_capture = [this](StreamRef of) {
-    const auto info = driver_.get_capture_info(of);
-    const bool is_active = info.is_ok() && info.value.status == CaptureStatus::kActive;
-    return is_active ? info.value.id : CaptureId{};
-  };
   const CaptureId capture = find_capture(stream);
-  if (capture == CaptureId{}) return false;
+  if (capture == CaptureId::kNone) return false;
   const StreamRef origin{entry.route.device, entry.route.stream};
   MutexLock lock(mutex_);
   if (entry.is_ended) return false;
   const bool may_ask =
       origin.handle != StreamHandle::kPerThread || entry.thread == get_thread_token();
-  if (entry.capture == CaptureId{} && may_ask) entry.capture = find_capture(origin);
+  if (entry.capture == CaptureId::kNone && may_ask) entry.capture = find_capture(origin);
   return entry.capture == capture;
 }
 

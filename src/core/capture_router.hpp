@@ -7,6 +7,7 @@
 // lock held.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -55,8 +56,15 @@ class CaptureRouter {
   // All routes to the pool, whatever their order.
   void end_all(DeviceId device, PoolId pool);
 
-  // Empty: the default pool.
-  std::optional<PoolId> find(StreamRef stream);
+  // Captures that no route accepts have a pool of their own.
+  void set_automatic(bool is_automatic);
+
+  struct Target {
+    PoolId pool;
+    bool is_automatic = false;  // to be made for the graph, if it is not there yet
+  };
+  // Empty: the default pool. Takes no lock while there are no routes.
+  std::optional<Target> find(StreamRef stream);
 
  private:
   struct Entry {
@@ -66,6 +74,9 @@ class CaptureRouter {
     std::vector<std::uint64_t> callers;  // threads inside the filter
     bool is_ended = false;
   };
+  std::optional<PoolId> find_route(StreamRef stream);
+  CaptureId find_capture(StreamRef stream) noexcept;
+  void update_routing() QUARRY_REQUIRES(mutex_);
   using Entries = std::vector<std::shared_ptr<Entry>>;
 
   bool accepts(Entry& entry, StreamRef stream);
@@ -77,6 +88,8 @@ class CaptureRouter {
   Driver& driver_;
   RoutingWord& routing_;
   Mutex mutex_{LockRank::kAllocator};
+  std::atomic<bool> is_automatic_{false};
+  std::atomic<bool> has_routes_{false};
   std::condition_variable_any call_ended_;
   // In order of beginning. Entries are shared with the calls that look at them.
   Entries entries_ QUARRY_GUARDED_BY(mutex_);

@@ -27,7 +27,7 @@ CaptureId DeviceAllocator::find_capture(const Stream& stream) {
   if (stream.is_per_thread() && stream.thread != get_thread_token()) return {};
   const auto info = driver_.get_capture_info(stream.ref);
   const bool is_active = info.is_ok() && info.value.status == CaptureStatus::kActive;
-  return is_active ? info.value.id : CaptureId{};
+  return is_active ? info.value.id : CaptureId::kNone;
 }
 
 // A request to a private pool, of a stream that captures or not.
@@ -74,7 +74,7 @@ DeviceAllocator::Capture& DeviceAllocator::note_capture(Stream& stream, CaptureI
 void DeviceAllocator::guard_captured(Block& block) {
   CaptureModeBracket bracket(driver_);
   Stream* const base = block.owner->base;
-  const CaptureId capture = std::exchange(block.capture, CaptureId{});
+  const CaptureId capture = std::exchange(block.capture, CaptureId::kNone);
   if (base == nullptr || find_capture(*base) == capture) return;
   fences_.guard(block, *base);
   set_owner(block, *block.segment->pool->captured_idle);

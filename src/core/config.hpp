@@ -34,6 +34,9 @@ struct Config {
   // Inside a capture, too, cached memory may be given back to the driver to make room. False: as
   // PyTorch, which rather refuses. graph_capture_reclaim.
   bool graph_capture_reclaim = true;
+  // Every capture is routed to a pool of its own, which lives as long as its graph, with no begin
+  // and end: the driver is asked at every request. graph_pools:automatic.
+  bool automatic_graph_pools = false;
   // Serve repeated sizes from magazines of the thread, without the device's mutex. thread_cache.
   bool thread_cache = true;
   // True: two upstream defects are kept, so that decisions equal PyTorch's: a division of 1 rounds

@@ -96,6 +96,8 @@ Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes, Byte
 
 // Brings in what has become free since the last call.
 void DeviceAllocator::settle_frees() {
+  if (gone_graphs_->has_news()) [[unlikely]]
+    release_pools_of_gone_graphs();
   if (queued_frees_.empty() && fences_.is_idle() && captures_.empty()) return;
   if (is_driver_callback_thread()) return;
   CaptureModeBracket bracket(driver_);
@@ -259,7 +261,7 @@ Status DeviceAllocator::fail_size_mismatch(Bytes expected_bytes, Bytes requested
 // The block is pending; what must pass before it is free?
 void DeviceAllocator::start_free(Block& block) {
   if (block.foreign_uses != nullptr) guard_foreign_uses(block);
-  if (block.capture != CaptureId{}) guard_captured(block);
+  if (block.capture != CaptureId::kNone) guard_captured(block);
   if (block.pending_fences == 0) complete_free(block);
 }
 
@@ -267,7 +269,7 @@ void DeviceAllocator::guard_foreign_uses(Block& block) {
   CaptureModeBracket bracket(driver_);
   while (ForeignUse* use = block.foreign_uses) {
     block.foreign_uses = use->next;
-    if (use->capture != CaptureId{} && use->capture == find_capture(*use->stream)) {
+    if (use->capture != CaptureId::kNone && use->capture == find_capture(*use->stream)) {
       wait_for_capture(block, *use);
     } else if (!is_own_stream(block, *use->stream)) {
       fences_.guard(block, *use->stream);
@@ -341,9 +343,9 @@ Status DeviceAllocator::record_stream(Address address, StreamHandle handle) noex
   for (const ForeignUse* use = block->foreign_uses; use != nullptr; use = use->next) {
     if (use->stream == &stream) return Status::ok();
   }
-  const bool is_captured = block->capture != CaptureId{};
+  const bool is_captured = block->capture != CaptureId::kNone;
   ForeignUse* const use = foreign_uses_.take();
-  *use = {&stream, block->foreign_uses, is_captured ? find_capture(stream) : CaptureId{}};
+  *use = {&stream, block->foreign_uses, is_captured ? find_capture(stream) : CaptureId::kNone};
   block->foreign_uses = use;
   ++stream.references;
   return Status::ok();

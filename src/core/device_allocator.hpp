@@ -31,6 +31,7 @@
 #include "core/config.hpp"
 #include "core/fence.hpp"
 #include "core/free_gate.hpp"
+#include "core/gone_graphs.hpp"
 #include "core/mem_pool.hpp"
 #include "core/object_pool.hpp"
 #include "core/pointer_map.hpp"
@@ -80,6 +81,9 @@ class DeviceAllocator {
   // Private pools, pools.cpp. The first retain makes the pool, with `options`; later ones leave
   // them.
   void retain_pool(PoolId id, const PoolOptions& options) QUARRY_EXCLUDES(mutex_);
+  // A pool for the graph that the stream's capture makes, held until that is gone; if there is
+  // none yet.
+  Status make_graph_pool(PoolId id, StreamHandle stream) noexcept QUARRY_EXCLUDES(mutex_);
   // How many hold it still.
   Result<int> release_pool(PoolId id) noexcept QUARRY_EXCLUDES(mutex_);
   // Requests will be routed to the pool, perhaps of captures.
@@ -129,7 +133,7 @@ class DeviceAllocator {
     Bytes alignment = kMinBlock;
     StatFamily family = StatFamily::kSmall;
 
-    bool is_captured() const noexcept { return capture != CaptureId{}; }
+    bool is_captured() const noexcept { return capture != CaptureId::kNone; }
   };
   // Changes of inactive_split within one operation, which count as one: a split that replaces
   // another is neither a rise nor a fall.
@@ -203,7 +207,10 @@ class DeviceAllocator {
 
   // --- pools.cpp: private pools ---
   MemPool* find_pool(PoolId id) QUARRY_REQUIRES(mutex_);
+  MemPool& make_pool(PoolId id, const PoolOptions& options) QUARRY_REQUIRES(mutex_);
   Result<MemPool*> require_pool(PoolId id) QUARRY_REQUIRES(mutex_);
+  int release(MemPool& pool) QUARRY_REQUIRES(mutex_);
+  void release_pools_of_gone_graphs() QUARRY_REQUIRES(mutex_);
   void drop_pool_if_unused(MemPool& pool) QUARRY_REQUIRES(mutex_);
   PoolReport make_report(const MemPool& pool) QUARRY_REQUIRES(mutex_);
   Block* borrow(const Request& request) QUARRY_REQUIRES(mutex_);
@@ -350,6 +357,7 @@ class DeviceAllocator {
   std::vector<std::string> notices_ QUARRY_GUARDED_BY(mutex_);  // to be logged after unlocking
   // Of pools that are gone: to be called after unlocking.
   std::vector<std::function<void()>> unused_hooks_ QUARRY_GUARDED_BY(mutex_);
+  const std::shared_ptr<GoneGraphs> gone_graphs_ = std::make_shared<GoneGraphs>();
   // Released pools with a backend of their own may have vacant segments.
   bool has_finished_backends_ QUARRY_GUARDED_BY(mutex_) = false;
 };

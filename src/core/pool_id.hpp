@@ -17,6 +17,10 @@ struct PoolId {
   friend auto operator<=>(const PoolId&, const PoolId&) = default;
 };
 
+// Names of Quarry's own making. PyTorch's have a 0 in one of the two places.
+inline constexpr std::uint64_t kUserPools = 1ull << 63;   // (this, a number)
+inline constexpr std::uint64_t kGraphPools = 1ull << 62;  // (this, the capture's number)
+
 inline std::string to_text(PoolId id) {
   return "(" + std::to_string(id.first) + ", " + std::to_string(id.second) + ")";
 }

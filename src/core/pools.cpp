@@ -27,24 +27,54 @@ Result<MemPool*> DeviceAllocator::require_pool(PoolId id) {
 
 void DeviceAllocator::retain_pool(PoolId id, const PoolOptions& options) {
   Section section(*this);
-  std::unique_ptr<MemPool>& pool = private_pools_[id];
-  if (pool == nullptr) {
-    pool = std::make_unique<MemPool>(id, options);
-    pool->small.set_ordered(!config_.thread_cache);
-    pool->large.set_ordered(!config_.thread_cache);
-  }
-  ++pool->use_count;
+  MemPool* const pool = find_pool(id);
+  ++(pool != nullptr ? *pool : make_pool(id, options)).use_count;
+}
+
+MemPool& DeviceAllocator::make_pool(PoolId id, const PoolOptions& options) {
+  auto pool = std::make_unique<MemPool>(id, options);
+  pool->small.set_ordered(!config_.thread_cache);
+  pool->large.set_ordered(!config_.thread_cache);
+  return *private_pools_.emplace(id, std::move(pool)).first->second;
 }
 
 Result<int> DeviceAllocator::release_pool(PoolId id) noexcept {
   Section section(*this);
   auto pool = require_pool(id);
   if (!pool.is_ok()) return std::move(pool).status();
-  if (--pool.value()->use_count > 0) return pool.value()->use_count;
-  has_finished_backends_ |= pool.value()->options.backend.is_set();
-  drop_pool_if_unused(*pool.value());
+  const int holders = release(*pool.value());
   if (!is_driver_callback_thread()) return_finished();
+  return holders;
+}
+
+int DeviceAllocator::release(MemPool& pool) {
+  const int holders = --pool.use_count;
+  if (holders > 0) return holders;
+  has_finished_backends_ |= pool.options.backend.is_set();
+  drop_pool_if_unused(pool);
   return 0;
+}
+
+Status DeviceAllocator::make_graph_pool(PoolId id, StreamHandle stream) noexcept {
+  Section section(*this);
+  if (find_pool(id) != nullptr) return Status::ok();
+  auto word = std::make_unique<GoneGraphs::Report>(GoneGraphs::Report{gone_graphs_, id});
+  const DriverCode code =
+      driver_.call_when_graph_is_gone({device_, stream}, &GoneGraphs::report, word.get());
+  if (code != DriverCode::kSuccess) {
+    return Status(StatusCode::kDriverError,
+                  "the driver failed to tie a pool to the graph of the capture: " +
+                      describe(code) + "; begin a pool instead");
+  }
+  static_cast<void>(word.release());
+  make_pool(id, {}).use_count = 1;
+  return Status::ok();
+}
+
+void DeviceAllocator::release_pools_of_gone_graphs() {
+  for (const PoolId id : gone_graphs_->take()) {
+    if (MemPool* pool = find_pool(id)) release(*pool);
+  }
 }
 
 Status DeviceAllocator::prepare_pool(PoolId id, bool may_capture) {

@@ -164,7 +164,8 @@ void DeviceAllocator::validate_block(const Block& block, Sums& sums) const {
   }
   // Captured memory is apart: nobody outside of captures finds it.
   if (block.owner->is_captured) QUARRY_CHECK(block.segment->was_captured);
-  if (block.capture != CaptureId{}) QUARRY_CHECK(block.owner->is_captured && block.is_active());
+  if (block.capture != CaptureId::kNone)
+    QUARRY_CHECK(block.owner->is_captured && block.is_active());
   if (!block.is_free()) return;
   QUARRY_CHECK(block.foreign_uses == nullptr);
   QUARRY_CHECK_EQ(block.requested_bytes, Bytes{0});

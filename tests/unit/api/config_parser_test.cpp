@@ -67,7 +67,7 @@ TEST(ConfigOptions, EveryOptionSetsItsField) {
                        "max_non_split_rounding_mb:40,garbage_collection_threshold:0.75,"
                        "roundup_power2_divisions:8,per_process_memory_fraction:0.5,"
                        "throw_on_cudamalloc_oom:True,upstream_quirks:False,segments:plain,"
-                       "graph_capture_reclaim:False,"
+                       "graph_capture_reclaim:False,graph_pools:automatic,"
                        "expandable_segments:False,thread_cache:False,backend:native,"
                        "release_lock_on_cudamalloc:True,release_lock_on_hipmalloc:True,"
                        "graph_capture_record_stream_reuse:False")
@@ -82,6 +82,7 @@ TEST(ConfigOptions, EveryOptionSetsItsField) {
   EXPECT_TRUE(c.throw_on_cudamalloc_oom);
   EXPECT_FALSE(c.upstream_quirks);
   EXPECT_FALSE(c.graph_capture_reclaim);
+  EXPECT_TRUE(c.automatic_graph_pools);
 }
 
 TEST(ConfigOptions, EveryDefaultInTheTableIsTheDefaultOfTheConfig) {

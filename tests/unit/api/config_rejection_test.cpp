@@ -62,6 +62,7 @@ TEST(ConfigRefuses, ABadValueOfAKnownKeyInBothModes) {
   const std::vector<Refused> cases = {
       {"expandable_segments:maybe", {"'expandable_segments'", "'maybe'", "offset 20", "False"}},
       {"throw_on_cudamalloc_oom:true", {"'true'", "neither True nor False"}},
+      {"graph_pools:auto", {"'auto'", "is no value of this option"}},
       {"upstream_quirks:1", {"'1'", "neither True nor False"}},
       {"upstream_quirks:[1:2]", {"is a list"}},
       {"segments:lumpy", {"'lumpy'", "allowed: plain"}},

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pools that are made for each graph without a call (graph_pools:automatic): they serve the
+// captures that the driver tells of, and go with their graphs.
+#include "tests/support/capture_scenario.hpp"
+
+namespace quarry::test {
+namespace {
+
+class GraphPoolsTest : public testing::Test {
+ protected:
+  GraphPoolsTest() {
+    s_.configure([](Config& config) {
+      config.automatic_graph_pools = true;
+      config.thread_cache = true;
+    });
+  }
+  // Of memory that is cached nowhere else.
+  Bytes emptied_reserved() {
+    EXPECT_EQ(s_.empty_cache(), StatusCode::kOk);
+    return s_.reserved();
+  }
+  std::size_t pool_count() { return s_.allocator().get_pool_reports(0).value().size(); }
+  void begin(StreamHandle stream, CaptureMode mode = CaptureMode::kGlobal) {
+    ASSERT_EQ(s_.sim().begin_capture({0, stream}, mode), DriverCode::kSuccess);
+  }
+
+  CaptureScenario s_;
+};
+
+TEST_F(GraphPoolsTest, ACaptureIsServedFromAPoolOfItsOwn) {
+  const StreamHandle other = s_.make_stream();
+  for (const CaptureMode mode :
+       {CaptureMode::kGlobal, CaptureMode::kThreadLocal, CaptureMode::kRelaxed}) {
+    for (const sim::StreamKind kind :
+         {sim::StreamKind::kBlocking, sim::StreamKind::kNonBlocking}) {
+      const StreamHandle side = s_.sim().create_stream(0, kind).handle;
+      begin(side, mode);
+      const Address inside = s_.malloc(1'048'576, side);
+      EXPECT_EQ(pool_count(), 1u);
+      const Address outside = s_.malloc(1'048'576, other);
+      const auto report = s_.allocator().get_pool_reports(0).value().front();
+      EXPECT_EQ(report.stats.allocations.current, 1);
+      EXPECT_TRUE(report.has_active_capture);
+      const auto graph = s_.end_capture_of_driver(side);
+      ASSERT_NE(graph, sim::GraphId::kNone);
+      s_.free(inside);
+      s_.free(outside);
+      ASSERT_EQ(s_.sim().destroy_graph(graph), DriverCode::kSuccess);
+      EXPECT_EQ(emptied_reserved(), 0u);
+      EXPECT_EQ(pool_count(), 0u);
+    }
+  }
+}
+
+TEST_F(GraphPoolsTest, ThePoolOutlivesLaunchesAndGoesWithTheGraph) {
+  const StreamHandle side = s_.make_stream();
+  const StreamHandle other = s_.make_stream();
+  begin(side);
+  s_.free(s_.malloc(33'554'432, side));
+  const auto graph = s_.end_capture_of_driver(side);
+  EXPECT_EQ(emptied_reserved(), 33'554'432u);  // the graph may be launched
+  ASSERT_EQ(s_.sim().launch_graph(graph, {0, other}, sim::WorkTime::lasting_us(50)),
+            DriverCode::kSuccess);
+  ASSERT_EQ(s_.sim().destroy_graph(graph), DriverCode::kSuccess);
+  EXPECT_EQ(pool_count(), 1u);  // the launch is in flight
+  s_.sim().advance_by_us(100);
+  static_cast<void>(s_.sim().user_synchronizes({0, other}));
+  EXPECT_EQ(emptied_reserved(), 0u);
+  EXPECT_EQ(pool_count(), 0u);
+}
+
+TEST_F(GraphPoolsTest, ALostCaptureLeavesNoPool) {
+  const StreamHandle side = s_.make_stream();
+  for (int round = 0; round < 100; ++round) {
+    begin(side);
+    const Address block = s_.malloc(33'554'432, side);
+    s_.lose_capture(side);
+    EXPECT_EQ(s_.end_capture_of_driver(side), sim::GraphId::kNone);
+    s_.free(block);
+    ASSERT_EQ(emptied_reserved(), 0u);
+    ASSERT_EQ(pool_count(), 0u);
+  }
+}
+
+TEST_F(GraphPoolsTest, StreamsThatJoinTheCaptureShareItsPool) {
+  const StreamHandle s0 = s_.make_stream();
+  const StreamHandle s1 = s_.make_stream();
+  begin(s0);
+  EXPECT_NE(s_.malloc(512, s0), 0u);
+  s_.fork(s0, s1);
+  EXPECT_NE(s_.malloc(512, s1), 0u);
+  EXPECT_EQ(pool_count(), 1u);
+  EXPECT_EQ(s_.allocator().get_pool_reports(0).value().front().stats.allocations.current, 2);
+  s_.fork(s1, s0);
+  EXPECT_NE(s_.end_capture_of_driver(s0), sim::GraphId::kNone);
+}
+
+TEST_F(GraphPoolsTest, OrdinaryRequestsKeepTheirMagazines) {
+  for (int i = 0; i < 4; ++i)
+    s_.free(s_.malloc(65'536, kS0));
+  EXPECT_GT(s_.stats().parked_bytes, 0);
+  EXPECT_NE(s_.malloc(65'536, kS0), 0u);
+  EXPECT_EQ(s_.stats().parked_bytes, 0);
+}
+
+TEST_F(GraphPoolsTest, ADriverThatCannotTieThePoolRefusesTheRequest) {
+  const StreamHandle side = s_.make_stream();
+  begin(side);
+  s_.sim().fail_call(DriverEntry::kCallWhenGraphIsGone, 1, DriverCode::kNotSupported);
+  EXPECT_EQ(s_.malloc(512, side), 0u);
+  EXPECT_EQ(s_.last_code(), StatusCode::kDriverError);
+  EXPECT_EQ(pool_count(), 0u);
+  EXPECT_NE(s_.malloc(512, side), 0u);
+  EXPECT_NE(s_.end_capture_of_driver(side), sim::GraphId::kNone);
+}
+
+TEST_F(GraphPoolsTest, AGraphMayOutliveTheAllocator) {
+  SimDriver sim;
+  Config config;
+  config.automatic_graph_pools = true;
+  auto allocator = Allocator::create(sim, config).value();
+  const StreamRef side = sim.create_stream(0, sim::StreamKind::kNonBlocking);
+  ASSERT_EQ(sim.begin_capture(side, CaptureMode::kRelaxed), DriverCode::kSuccess);
+  ASSERT_TRUE(allocator->allocate(side, 512).is_ok());
+  const auto graph = sim.end_capture(side);
+  allocator.reset();
+  EXPECT_EQ(sim.destroy_graph(graph.value), DriverCode::kSuccess);
+}
+
+}  // namespace
+}  // namespace quarry::test
