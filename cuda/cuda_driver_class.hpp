@@ -49,6 +49,9 @@ class CudaDriver final : public Driver {
   DriverResult<CaptureInfo> get_capture_info(StreamRef stream) noexcept override;
   DriverCode call_when_graph_is_gone(StreamRef stream, GraphGoneCallback callback,
                                      void* user) noexcept override;
+  DriverCode get_capture_frontier(StreamRef stream,
+                                  std::vector<GraphNode>& nodes) noexcept override;
+  DriverCode get_predecessors(GraphNode node, std::vector<GraphNode>& nodes) noexcept override;
   DriverResult<StreamId> get_stream_id(StreamRef stream) noexcept override;
   DriverResult<CaptureMode> exchange_capture_mode(CaptureMode mode) noexcept override;
 

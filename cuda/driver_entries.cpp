@@ -12,6 +12,19 @@ DriverEntries find_driver_entries(const DriverLibrary& library) {
   QUARRY_REQUIRED_ENTRIES(QUARRY_RESOLVE)
   QUARRY_OPTIONAL_ENTRIES(QUARRY_RESOLVE)
 #undef QUARRY_RESOLVE
+  // Only of a driver of their age: what an older one's resolver answers, its documentation leaves
+  // open, and the older ABI under the newer one's type would be called with wrong arguments.
+  int driver_version = 0;
+  if (entries.driver_get_version != nullptr) {
+    static_cast<void>(entries.driver_get_version(&driver_version));
+  }
+#define QUARRY_RESOLVE_NEWER(member, name, version, symbol)                              \
+  if (driver_version >= (version)) {                                                     \
+    entries.member =                                                                     \
+        reinterpret_cast<PFN_##name##_v##version>(library.find(#name, version, symbol)); \
+  }
+  QUARRY_NEWER_ENTRIES(QUARRY_RESOLVE_NEWER)
+#undef QUARRY_RESOLVE_NEWER
   return entries;
 }
 

@@ -56,13 +56,21 @@ namespace quarry::cuda {
   X(stream_get_capture_info, cuStreamGetCaptureInfo, 11030, "cuStreamGetCaptureInfo_v2") \
   X(user_object_create, cuUserObjectCreate, 11030, "cuUserObjectCreate")                 \
   X(user_object_release, cuUserObjectRelease, 11030, "cuUserObjectRelease")              \
-  X(graph_retain_user_object, cuGraphRetainUserObject, 11030, "cuGraphRetainUserObject")
+  X(graph_retain_user_object, cuGraphRetainUserObject, 11030, "cuGraphRetainUserObject") \
+  X(graph_node_get_dependencies, cuGraphNodeGetDependencies, 10000, "cuGraphNodeGetDependencies")
+
+// Newer ABIs of entries above, taken where the driver has them: those that tell edge data.
+#define QUARRY_NEWER_ENTRIES(X)                                                             \
+  X(stream_get_capture_info_v3, cuStreamGetCaptureInfo, 12030, "cuStreamGetCaptureInfo_v3") \
+  X(graph_node_get_dependencies_v2, cuGraphNodeGetDependencies, 12030,                      \
+    "cuGraphNodeGetDependencies_v2")
 
 // One function pointer for each entry; null where an optional one is missing.
 struct DriverEntries {
 #define QUARRY_DECLARE(member, name, version, symbol) PFN_##name##_v##version member = nullptr;
   QUARRY_REQUIRED_ENTRIES(QUARRY_DECLARE)
   QUARRY_OPTIONAL_ENTRIES(QUARRY_DECLARE)
+  QUARRY_NEWER_ENTRIES(QUARRY_DECLARE)
 #undef QUARRY_DECLARE
 };
 
@@ -76,7 +84,7 @@ struct EntryState {
 
 // Whatever the library has; required entries too may be null.
 DriverEntries find_driver_entries(const DriverLibrary& library);
-// Every entry of the table, in its order.
+// Every required and optional entry, in the order of the tables.
 std::vector<EntryState> list_entries(const DriverEntries& entries);
 // kNotSupported if a required entry is missing; names the first one.
 Status check_entries(const DriverEntries& entries);

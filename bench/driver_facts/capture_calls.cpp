@@ -225,6 +225,21 @@ void add_streams(Calls& calls) {
         require(cu().stream_create(&s.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
       });
   calls.add_on_capturing(
+      "cuGraphNodeGetDependencies (of what the stream depends on)", [](Scene&, CUstream on) {
+        CUstreamCaptureStatus status{};
+        const CUgraphNode* nodes = nullptr;
+        const CUgraphEdgeData* edges = nullptr;
+        std::size_t count = 0;
+        const CUresult code =
+            cu().stream_get_capture_info(on, &status, nullptr, nullptr, &nodes, &edges, &count);
+        if (code != CUDA_SUCCESS) return code;
+        if (count != 1) return CUDA_ERROR_UNKNOWN;  // the capture holds one kernel
+        CUgraphNode earlier[4] = {};
+        CUgraphEdgeData data[4] = {};
+        count = 4;
+        return cu().graph_node_get_dependencies(nodes[0], earlier, data, &count);
+      });
+  calls.add_on_capturing(
       "cuStreamUpdateCaptureDependencies (set to what they are)", [](Scene&, CUstream on) {
         CUstreamCaptureStatus status{};
         const CUgraphNode* nodes = nullptr;

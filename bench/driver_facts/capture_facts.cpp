@@ -112,6 +112,17 @@ void tell_rules(Recorder& recorder, const std::vector<CallResults>& all) {
       holds_for_all(all, is_extent_call, [](const CaptureCell&, const CellResult& result) {
         return result.is_fine();
       }));
+  const auto concerns_graph = [](const CallResults& results) {
+    return results.name == "cuUserObjectCreate" ||
+           (results.target == Target::kCapturing &&
+            (results.name.find("cuGraph") == 0 || results.name == "cuStreamGetCaptureInfo"));
+  };
+  recorder.add_rule(
+      "the graph that is being captured takes user objects and tells its nodes in every mode, "
+      "without a bracket",
+      holds_for_all(all, concerns_graph, [](const CaptureCell&, const CellResult& result) {
+        return result.is_fine();
+      }));
   const auto asks_status = [](const CallResults& results) {
     return results.name == "cuStreamIsCapturing" || results.name == "cuStreamGetCaptureInfo";
   };

@@ -80,6 +80,7 @@ namespace quarry::facts {
   X(graph_exec_destroy, cuGraphExecDestroy)                        \
   X(graph_launch, cuGraphLaunch)                                   \
   X(graph_get_nodes, cuGraphGetNodes)                              \
+  X(graph_node_get_dependencies, cuGraphNodeGetDependencies)       \
   X(graph_retain_user_object, cuGraphRetainUserObject)             \
   X(user_object_create, cuUserObjectCreate)                        \
   X(user_object_release, cuUserObjectRelease)                      \

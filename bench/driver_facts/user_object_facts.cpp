@@ -3,11 +3,13 @@
 // will take a graph's memory back then, so it must come after the last launch has ended.
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "bench/driver_facts/device_objects.hpp"
 #include "bench/driver_facts/gpu_work.hpp"
 #include "bench/driver_facts/sections.hpp"
+#include "bench/driver_facts/timing.hpp"
 
 namespace quarry::facts {
 namespace {
@@ -198,6 +200,50 @@ void measure_abandoned_capture(Recorder& recorder) {
   if (retained != CUDA_SUCCESS) static_cast<void>(cu().user_object_release(object, 1));
 }
 
+void CUDA_CB do_nothing(void*) {}
+
+void measure_costs(Recorder& recorder) {
+  recorder.start_table("Costs while a stream captures", {"call", "ns"});
+  const OwnStream stream;
+  require(cu().stream_begin_capture(stream.get(), CU_STREAM_CAPTURE_MODE_RELAXED), "begin");
+  for (int i = 0; i < 2; ++i)
+    require(submit_nothing(stream.get()), "kernel in the capture");
+  CUstreamCaptureStatus status{};
+  cuuint64_t id = 0;
+  CUgraph graph = nullptr;
+  const CUgraphNode* nodes = nullptr;
+  const CUgraphEdgeData* edges = nullptr;
+  std::size_t count = 0;
+  const auto add = [&](const char* name, const std::function<CUresult()>& call) {
+    require(call(), name);
+    recorder.add_row({name, measure_ns([&] { static_cast<void>(call()); })});
+  };
+  add("cuStreamGetCaptureInfo, id only", [&] {
+    return cu().stream_get_capture_info(stream.get(), &status, &id, nullptr, nullptr, nullptr,
+                                        nullptr);
+  });
+  add("cuStreamGetCaptureInfo, all", [&] {
+    return cu().stream_get_capture_info(stream.get(), &status, &id, &graph, &nodes, &edges,
+                                        &count);
+  });
+  add("cuGraphNodeGetDependencies", [&] {
+    CUgraphNode earlier[4] = {};
+    CUgraphEdgeData data[4] = {};
+    std::size_t room = 4;
+    return cu().graph_node_get_dependencies(nodes[0], earlier, data, &room);
+  });
+  add("cuUserObjectCreate + cuGraphRetainUserObject", [&] {
+    CUuserObject object = nullptr;
+    const CUresult code = cu().user_object_create(&object, nullptr, do_nothing, 1,
+                                                  CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    if (code != CUDA_SUCCESS) return code;
+    return cu().graph_retain_user_object(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+  });
+  CUgraph ended = nullptr;
+  require(cu().stream_end_capture(stream.get(), &ended), "cuStreamEndCapture");
+  require(cu().graph_destroy(ended), "cuGraphDestroy");
+}
+
 }  // namespace
 
 void measure_user_objects(Recorder& recorder, const SectionOptions&) {
@@ -205,6 +251,7 @@ void measure_user_objects(Recorder& recorder, const SectionOptions&) {
   recorder.step("a launch in flight", [&] { measure_launch_in_flight(recorder); });
   recorder.step("orders of destruction", [&] { measure_orders(recorder); });
   recorder.step("a lost capture", [&] { measure_abandoned_capture(recorder); });
+  recorder.step("costs", [&] { measure_costs(recorder); });
 }
 
 }  // namespace quarry::facts

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "driver/driver_types.hpp"
 
@@ -83,20 +84,33 @@ class Driver {
   // As get_capture_status, and which capture it is. In an active capture kNotSupported before CUDA
   // 11.3.
   virtual DriverResult<CaptureInfo> get_capture_info(StreamRef stream) noexcept = 0;
-  // Calls `callback(user)` once, when the graph that the stream's capture makes, all copies and
-  // executables of it and all their launches are gone; also if nothing comes of the capture. It
-  // comes some time after that, from no call that holds a lock of Quarry: on a thread of the
-  // driver or, on the simulated device, in a call of the user or one that waits for the device. It
-  // does not come if the process ends first. Capture-safe, with no bracket.
-  // Unless it returns kSuccess the callback never comes: kInvalidValue if the stream does not
-  // capture, kCaptureInvalidated if the capture is lost, kNotSupported before CUDA 11.3.
-  virtual DriverCode call_when_graph_is_gone(StreamRef stream, GraphGoneCallback callback,
-                                             void* user) noexcept = 0;
   // The driver's unique id of a stream: never reused, and different for each thread's per-thread
   // default stream. Loses a capture of that stream: ask get_capture_status first.
   virtual DriverResult<StreamId> get_stream_id(StreamRef stream) noexcept = 0;
   // Sets the calling thread's capture mode and returns the one before (cuThreadExchange...Mode).
   virtual DriverResult<CaptureMode> exchange_capture_mode(CaptureMode mode) noexcept = 0;
+
+  // --- Graphs under construction ---------------------------------------------------------------
+  // They need no bracket, lose no capture and add no node. The driver does not lock a graph: call
+  // them where the user could capture work himself, as in his own call that names the stream.
+  // kInvalidValue if the stream does not capture, kCaptureInvalidated if its capture is lost,
+  // kCaptureImplicit as get_capture_status, kNotSupported before CUDA 11.3.
+
+  // Calls `callback(user)` once, when the graph that the stream's capture makes, all copies and
+  // executables of it and all their launches are gone; also if nothing comes of the capture. It
+  // comes some time after that, from no call that is made under a lock of Quarry: on a thread of
+  // the driver or, on the simulated device, in a call of the user's or one that waits for the
+  // device. It does not come if the process ends first, nor if this call fails.
+  virtual DriverCode call_when_graph_is_gone(StreamRef stream, GraphGoneCallback callback,
+                                             void* user) noexcept = 0;
+  // Appends the nodes that the next work captured on the stream will come after. A node that the
+  // later work waits for in part only (by a programmatic launch) is left out, here and below: that
+  // it is earlier proves nothing. After a failure `nodes` is as it was.
+  virtual DriverCode get_capture_frontier(StreamRef stream,
+                                          std::vector<GraphNode>& nodes) noexcept = 0;
+  // Appends the nodes that `node` itself depends on. Its capture must be active, which the
+  // stream's frontier has just shown: anything else is undefined on the real driver.
+  virtual DriverCode get_predecessors(GraphNode node, std::vector<GraphNode>& nodes) noexcept = 0;
 };
 
 // For its lifetime the calling thread may make calls that would otherwise lose a capture (see

@@ -66,6 +66,8 @@ std::string_view get_name(DriverEntry entry) {
     case DriverEntry::kGetCaptureStatus: return "get_capture_status";
     case DriverEntry::kGetCaptureInfo: return "get_capture_info";
     case DriverEntry::kCallWhenGraphIsGone: return "call_when_graph_is_gone";
+    case DriverEntry::kGetCaptureFrontier: return "get_capture_frontier";
+    case DriverEntry::kGetPredecessors: return "get_predecessors";
     case DriverEntry::kGetStreamId: return "get_stream_id";
     case DriverEntry::kExchangeCaptureMode: return "exchange_capture_mode";
   }

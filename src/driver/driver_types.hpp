@@ -80,6 +80,9 @@ enum class CaptureStatus : int { kNone = 0, kActive = 1, kInvalidated = 2 };
 // The driver's never reused number of a capture; all streams that take part in it have the same.
 enum class CaptureId : std::uint64_t { kNone = 0 };
 
+// A piece of captured work: a node of the graph that its capture makes.
+enum class GraphNode : std::uint64_t {};
+
 struct CaptureInfo {
   CaptureStatus status = CaptureStatus::kNone;
   CaptureId id = CaptureId::kNone;  // kNone unless `status` is kActive: a lost one has no number
@@ -136,6 +139,8 @@ enum class DriverEntry : int {
   kGetCaptureStatus,
   kGetCaptureInfo,
   kCallWhenGraphIsGone,
+  kGetCaptureFrontier,
+  kGetPredecessors,
   kGetStreamId,
   kExchangeCaptureMode,
 };

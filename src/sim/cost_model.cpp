@@ -112,6 +112,10 @@ std::uint64_t calculate_cost_ns(DriverEntry entry, const CallSize& size) {
       return 17;  // not measured: as the status
     case DriverEntry::kCallWhenGraphIsGone:
       return 180;  // not measured: as making two events
+    case DriverEntry::kGetCaptureFrontier:
+      return 17;  // not measured: as the status
+    case DriverEntry::kGetPredecessors:
+      return 17;  // not measured: as the status
     case DriverEntry::kGetStreamId:
       return 16;
     case DriverEntry::kExchangeCaptureMode:

@@ -44,6 +44,8 @@ std::string_view get_name(MisuseKind kind) {
   switch (kind) {
     case MisuseKind::kDestroyedStream:
       return "call with a destroyed stream";
+    case MisuseKind::kUnknownNode:
+      return "a node of no active capture";
     case MisuseKind::kDestroyedEvent:
       return "call with a destroyed event";
     case MisuseKind::kCallbackThread:

@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace quarry::sim {
+namespace {
+
+constexpr int kNodeIndexBits = 32;  // of a GraphNode, from 1; the capture's number is above
+
+}  // namespace
 
 bool CaptureTable::is_any_active_on(DeviceId device) const {
   return std::any_of(active_.begin(), active_.end(),
@@ -37,8 +42,24 @@ void CaptureTable::add_stream(Capture& capture, StreamIndex index) {
   Stream& stream = streams_.at(index);
   stream.capture = capture.number;
   stream.capture_timeline = timelines_.add(stream.ref, stream.id, true);
+  stream.frontier.clear();
   capture.has_blocking_stream |= stream.kind == StreamKind::kBlocking;
   capture.streams.push_back(index);
+}
+
+void CaptureTable::add_node(Capture& capture, Stream& stream) {
+  capture.predecessors.push_back(std::move(stream.frontier));
+  const std::uint64_t index = capture.predecessors.size();
+  stream.frontier = {GraphNode{(std::uint64_t{capture.number} << kNodeIndexBits) | index}};
+}
+
+const std::vector<GraphNode>* CaptureTable::find_predecessors(GraphNode node) {
+  const auto value = static_cast<std::uint64_t>(node);
+  const Capture* const capture = find(static_cast<CaptureNumber>(value >> kNodeIndexBits));
+  if (capture == nullptr || capture->is_lost) return nullptr;
+  const std::uint64_t index = value & ((std::uint64_t{1} << kNodeIndexBits) - 1);
+  if (index == 0 || index > capture->predecessors.size()) return nullptr;
+  return &capture->predecessors[index - 1];
 }
 
 DriverResult<GraphId> CaptureTable::end(StreamIndex stream) {

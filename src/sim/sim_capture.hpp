@@ -36,6 +36,7 @@ struct Capture {
   bool is_lost = false;
   bool has_blocking_stream = false;  // then the device's legacy stream may not be touched
   std::vector<StreamIndex> streams;
+  std::vector<std::vector<GraphNode>> predecessors;  // of each node
   std::vector<GraphUse> uses;
   std::vector<UserObjectHold> objects;
 };
@@ -59,6 +60,10 @@ class CaptureTable {
 
   void begin(StreamIndex stream, CaptureMode mode, ThreadId thread);
   void add_stream(Capture& capture, StreamIndex stream);
+  // One more piece of work on a stream of the capture: a node behind the stream's frontier.
+  void add_node(Capture& capture, Stream& stream);
+  // Null unless the node is one of an active capture.
+  const std::vector<GraphNode>* find_predecessors(GraphNode node);
   // `stream` is the capture's origin. What it made, or why nothing came of it.
   DriverResult<GraphId> end(StreamIndex stream);
   void forget_device(DeviceId device);

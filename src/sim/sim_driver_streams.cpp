@@ -43,7 +43,9 @@ DriverCode SimDriver::record_event(EventHandle handle, StreamRef ref) noexcept {
   if (code != DriverCode::kSuccess) return code;
   event->capture = stream.capture;
   event->marks.clear();
+  event->frontier.clear();
   if (stream.capture != 0) {
+    event->frontier = stream.frontier;
     event->marks.push_back({index, state_->timelines.position(stream.capture_timeline), 0});
   } else {
     event->marks.push_back(state_->streams.mark(index));
@@ -154,6 +156,34 @@ DriverCode SimDriver::call_when_graph_is_gone(StreamRef ref, GraphGoneCallback c
     capture->objects.push_back(state_->objects.create(callback, user));
   }
   return code;
+}
+
+DriverCode SimDriver::get_capture_frontier(StreamRef ref, std::vector<GraphNode>& nodes) noexcept {
+  MutexLock lock(state_->mutex);
+  const DriverEntry entry = DriverEntry::kGetCaptureFrontier;
+  sim::Capture* capture = nullptr;
+  DriverCode code = state_->find_active_capture(ref, entry, capture);
+  StreamIndex index{};
+  if (code == DriverCode::kSuccess) code = state_->find_stream(ref, entry, index);
+  if (code != DriverCode::kSuccess) return code;
+  const std::vector<GraphNode>& frontier = state_->streams.at(index).frontier;
+  nodes.insert(nodes.end(), frontier.begin(), frontier.end());
+  return code;
+}
+
+DriverCode SimDriver::get_predecessors(GraphNode node, std::vector<GraphNode>& nodes) noexcept {
+  MutexLock lock(state_->mutex);
+  const DriverEntry entry = DriverEntry::kGetPredecessors;
+  if (const DriverCode code = state_->enter(entry); code != DriverCode::kSuccess) return code;
+  const std::vector<GraphNode>* const found = state_->captures.find_predecessors(node);
+  if (found == nullptr) {
+    state_->note_misuse(sim::MisuseKind::kUnknownNode, entry,
+                        "node " + std::to_string(static_cast<std::uint64_t>(node)));
+    return DriverCode::kInvalidValue;
+  }
+  nodes.insert(nodes.end(), found->begin(), found->end());
+  state_->charge(entry);
+  return DriverCode::kSuccess;
 }
 
 DriverResult<StreamId> SimDriver::get_stream_id(StreamRef ref) noexcept {

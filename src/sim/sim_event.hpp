@@ -14,6 +14,7 @@ struct Event {
   DeviceId device = 0;
   std::vector<Mark> marks;    // of the last record; empty: never recorded, which counts as passed
   CaptureNumber capture = 0;  // recorded on a stream of this capture; the event belongs to it
+  std::vector<GraphNode> frontier;  // of that stream then
 };
 
 class EventTable {

@@ -150,6 +150,11 @@ DriverCode SimState::wait_in_capture(sim::Stream& stream, const sim::Event& even
   }
   for (const sim::Mark& mark : event.marks)
     timelines.join(stream.capture_timeline, mark.position);
+  for (const GraphNode node : event.frontier) {
+    const bool is_known =
+        std::find(stream.frontier.begin(), stream.frontier.end(), node) != stream.frontier.end();
+    if (!is_known) stream.frontier.push_back(node);
+  }
   return DriverCode::kSuccess;
 }
 
@@ -172,6 +177,7 @@ DriverCode SimState::submit(StreamRef ref, sim::WorkTime time, sim::StreamIndex&
   if (code != DriverCode::kSuccess) return code;
   if (stream.capture != 0) {
     timelines.act(stream.capture_timeline);
+    captures.add_node(*captures.find(stream.capture), stream);
   } else {
     streams.submit(index, time);
   }

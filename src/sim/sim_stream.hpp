@@ -54,7 +54,8 @@ struct Stream {
   std::deque<OpenWork> open;      // the queue from the first piece of unknown end on
   std::uint64_t legacy_seen = 0;  // the legacy work that this blocking stream is behind
   CaptureNumber capture = 0;
-  TimelineIndex capture_timeline{};  // meaningful while capture != 0
+  TimelineIndex capture_timeline{};  // meaningful while capture != 0, as what follows
+  std::vector<GraphNode> frontier;   // what the next captured work comes after
 };
 
 class StreamTable {

@@ -103,6 +103,7 @@ struct Hazard {
 enum class MisuseKind {
   kDestroyedStream,  // the real driver crashes
   kDestroyedEvent,   // undefined in the real driver
+  kUnknownNode,      // a node whose capture is lost or over: undefined in the real driver
   kCallbackThread,   // a call from within a driver callback
   kDeadlock,         // a host wait for work that nothing ends
 };

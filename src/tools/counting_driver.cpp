@@ -107,6 +107,14 @@ DriverCode CountingDriver::call_when_graph_is_gone(StreamRef stream, GraphGoneCa
                                                    void* user) noexcept {
   return count([&] { return driver_->call_when_graph_is_gone(stream, callback, user); });
 }
+DriverCode CountingDriver::get_capture_frontier(StreamRef stream,
+                                                std::vector<GraphNode>& nodes) noexcept {
+  return count([&] { return driver_->get_capture_frontier(stream, nodes); });
+}
+DriverCode CountingDriver::get_predecessors(GraphNode node,
+                                            std::vector<GraphNode>& nodes) noexcept {
+  return count([&] { return driver_->get_predecessors(node, nodes); });
+}
 DriverResult<StreamId> CountingDriver::get_stream_id(StreamRef stream) noexcept {
   return count([&] { return driver_->get_stream_id(stream); });
 }

@@ -91,6 +91,15 @@ class ForwardingDriver : public Driver {
     return pass(DriverEntry::kCallWhenGraphIsGone,
                 [&] { return next_.call_when_graph_is_gone(stream, callback, user); });
   }
+  DriverCode get_capture_frontier(StreamRef stream,
+                                  std::vector<GraphNode>& nodes) noexcept override {
+    return pass(DriverEntry::kGetCaptureFrontier,
+                [&] { return next_.get_capture_frontier(stream, nodes); });
+  }
+  DriverCode get_predecessors(GraphNode node, std::vector<GraphNode>& nodes) noexcept override {
+    return pass(DriverEntry::kGetPredecessors,
+                [&] { return next_.get_predecessors(node, nodes); });
+  }
   DriverResult<StreamId> get_stream_id(StreamRef stream) noexcept override {
     return pass(DriverEntry::kGetStreamId, [&] { return next_.get_stream_id(stream); });
   }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "tests/conformance/driver/driver_fixture.hpp"
 
@@ -71,6 +72,14 @@ DriverCode shrink(Scene& scene) {
   return scene.driver.release_extent(scene.mapped);
 }
 
+DriverCode walk_graph(Scene& scene) {
+  std::vector<GraphNode> nodes;
+  const DriverCode code = scene.driver.get_capture_frontier(scene.capturing, nodes);
+  if (code != DriverCode::kSuccess) return code;
+  // The capture holds one piece of work.
+  return nodes.size() != 1 ? DriverCode::kUnknown : scene.driver.get_predecessors(nodes[0], nodes);
+}
+
 constexpr Call kCalls[] = {
     {"create_event", Safety::kSafe, [](Scene& s) { return s.driver.create_event(0).code; }},
     {"record_event_on_another_stream", Safety::kSafe,
@@ -93,6 +102,7 @@ constexpr Call kCalls[] = {
        return s.driver.call_when_graph_is_gone(
            s.capturing, [](void*) {}, nullptr);
      }},
+    {"get_capture_frontier_and_get_predecessors", Safety::kSafe, walk_graph},
     {"get_stream_id_of_another_stream", Safety::kSafe,
      [](Scene& s) { return s.driver.get_stream_id(s.other).code; }},
     {"query_event", Safety::kUnsafe, [](Scene& s) { return s.driver.query_event(s.outside); }},

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "tests/conformance/driver/driver_fixture.hpp"
 
@@ -114,6 +115,10 @@ TEST_P(CaptureStreamTest, AskingTheLegacyStreamForItsStatusIs906AndHarmless) {
                   legacy_, [](void*) {}, nullptr);
             }),
             DriverCode::kCaptureImplicit);
+  std::vector<GraphNode> nodes;
+  EXPECT_EQ(make([&] { return driver_.get_capture_frontier(legacy_, nodes); }),
+            DriverCode::kCaptureImplicit);
+  EXPECT_TRUE(nodes.empty());
   expect_survived();
 }
 

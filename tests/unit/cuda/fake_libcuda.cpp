@@ -159,6 +159,7 @@ int fake_do_nothing() {
   X(cuEventQuery, cuEventQuery, do_nothing)                                                      \
   X(cuEventSynchronize, cuEventSynchronize, do_nothing)                                          \
   X(cuStreamWaitEvent, cuStreamWaitEvent, do_nothing)                                            \
+  X(cuGraphNodeGetDependencies, cuGraphNodeGetDependencies, do_nothing)                          \
   X(cuStreamIsCapturing, cuStreamIsCapturing, do_nothing)                                        \
   X(cuMemAddressReserve, cuMemAddressReserve, do_nothing)                                        \
   X(cuMemAddressFree, cuMemAddressFree, do_nothing)                                              \

@@ -105,6 +105,17 @@ std::vector<std::function<DriverCode(SimDriver&)>> make_one_call_of_each_entry()
         return sim.call_when_graph_is_gone(
             begin_capture(sim), [](void*) {}, nullptr);
       },
+      [](SimDriver& sim) {
+        std::vector<GraphNode> nodes;
+        return sim.get_capture_frontier(begin_capture(sim), nodes);
+      },
+      [](SimDriver& sim) {
+        const StreamRef capturing = begin_capture(sim);
+        sim.submit_work(capturing, {});
+        std::vector<GraphNode> nodes;
+        static_cast<void>(sim.get_capture_frontier(capturing, nodes));
+        return sim.get_predecessors(nodes.empty() ? GraphNode{} : nodes[0], nodes);
+      },
       [stream](SimDriver& sim) { return sim.get_stream_id(stream).code; },
       [](SimDriver& sim) { return sim.exchange_capture_mode(CaptureMode::kGlobal).code; },
   };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <vector>
 
 #include "sim/sim_driver.hpp"
 
@@ -200,6 +201,47 @@ TEST_F(SimCaptureTest, UnmappingUnderALaunchThatTheHostHasNotSeenIsAHazard) {
   EXPECT_EQ(sim_.launch_graph(graph, b_), DriverCode::kSuccess);
   ASSERT_EQ(sim_.unmap(base, 2_MiB), DriverCode::kSuccess);
   expect_only(HazardKind::kUnmappedUnderUse);
+}
+
+TEST_F(SimCaptureTest, ACapturedLaunchIsANode) {
+  begin();
+  const GraphId inner = end();
+  begin();
+  sim_.submit_work(a_, {});
+  std::vector<GraphNode> nodes;
+  ASSERT_EQ(sim_.get_capture_frontier(a_, nodes), DriverCode::kSuccess);
+  ASSERT_EQ(sim_.launch_graph(inner, a_), DriverCode::kSuccess);
+  ASSERT_EQ(sim_.get_capture_frontier(a_, nodes), DriverCode::kSuccess);
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_NE(nodes[1], nodes[0]);
+  ASSERT_EQ(sim_.get_predecessors(nodes[1], nodes), DriverCode::kSuccess);
+  ASSERT_EQ(nodes.size(), 3u);
+  EXPECT_EQ(nodes[2], nodes[0]);
+  end();
+}
+
+TEST_F(SimCaptureTest, ANodeOfNoActiveCaptureIsAMisuse) {
+  std::vector<GraphNode> nodes;
+  begin();
+  sim_.submit_work(a_, {});
+  ASSERT_EQ(sim_.get_capture_frontier(a_, nodes), DriverCode::kSuccess);
+  ASSERT_EQ(nodes.size(), 1u);
+  const GraphNode node = nodes[0];
+  const auto next = static_cast<GraphNode>(static_cast<std::uint64_t>(node) + 1);
+  EXPECT_EQ(sim_.get_predecessors(next, nodes), DriverCode::kInvalidValue);
+  EXPECT_EQ(sim_.misuse_count(), 1u);
+  end();
+  EXPECT_EQ(sim_.get_predecessors(node, nodes), DriverCode::kInvalidValue);
+  EXPECT_EQ(sim_.misuse_count(), 2u);
+  begin();
+  sim_.submit_work(a_, {});
+  nodes.clear();
+  ASSERT_EQ(sim_.get_capture_frontier(a_, nodes), DriverCode::kSuccess);
+  EXPECT_FALSE(sim_.get_stream_id(a_).is_ok());
+  EXPECT_EQ(sim_.get_predecessors(nodes[0], nodes), DriverCode::kInvalidValue);
+  EXPECT_EQ(sim_.misuse_count(), 3u);
+  EXPECT_EQ(sim_.get_misuses()[2].kind, sim::MisuseKind::kUnknownNode);
+  EXPECT_EQ(nodes.size(), 1u);
 }
 
 TEST_F(SimCaptureTest, CapturesWorkWithTheOracleOff) {
