@@ -64,6 +64,13 @@ class UniqueBlock {
       : bytes_(bytes) {
     check(quarry_malloc_aligned(&data_, bytes, alignment, device, stream));
   }
+  // Owns a block of `bytes` bytes that the caller has to free.
+  static UniqueBlock adopt(void* data, std::size_t bytes) noexcept {
+    UniqueBlock block;
+    block.data_ = data;
+    block.bytes_ = data != nullptr ? bytes : 0;
+    return block;
+  }
   ~UniqueBlock() { reset(); }
 
   UniqueBlock(UniqueBlock&& other) noexcept
@@ -231,3 +238,6 @@ inline std::string get_conf() {
 
 }  // namespace cpp or cpp_per_thread
 }  // namespace quarry
+
+// Private pools, over what is above.
+#include "quarry/quarry_pool.hpp"

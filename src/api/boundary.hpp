@@ -92,6 +92,9 @@ inline StreamHandle to_handle(quarry_stream stream) noexcept {
 inline quarry_stream to_stream(std::uint64_t handle) noexcept {
   return reinterpret_cast<quarry_stream>(handle);
 }
+inline quarry_stream to_stream(StreamHandle handle) noexcept {
+  return to_stream(static_cast<std::uint64_t>(handle));
+}
 inline quarry_stream_cache to_c(const StreamCache& cache) noexcept {
   return {sizeof(quarry_stream_cache), to_stream(cache.stream), cache.cached_bytes,
           cache.largest_free_block};

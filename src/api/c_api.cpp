@@ -272,14 +272,10 @@ quarry_status quarry_get_block_info(const void* ptr, quarry_block_info* info) {
     auto found = allocator.find_block(to_address(ptr));
     if (!found.is_ok()) return std::move(found).status();
     const BlockInfo& block = found.value();
-    const quarry_block_info value = {sizeof(value),
-                                     to_pointer(block.address),
-                                     block.bytes,
-                                     block.requested_bytes,
-                                     to_pointer(block.segment_address),
-                                     block.segment_bytes,
-                                     block.stream.device,
-                                     to_stream(static_cast<std::uint64_t>(block.stream.handle))};
+    const quarry_block_info value = {
+        sizeof(value),         to_pointer(block.address),         block.bytes,
+        block.requested_bytes, to_pointer(block.segment_address), block.segment_bytes,
+        block.stream.device,   to_stream(block.stream.handle)};
     return write_struct(value, info, "info");
   });
 }

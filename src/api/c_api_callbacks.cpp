@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "api/boundary.hpp"
-#include "base/log.hpp"
+#include "api/user_call.hpp"
 #include "core/thread_state.hpp"
 
 using namespace quarry;
@@ -50,19 +50,6 @@ void call_observer(quarry_oom_callback callback, void* user, const OomReport& re
   shown.cache_count = pointers.size();
   shown.text = text.c_str();
   callback(&shown, user);
-}
-
-// What a callback throws is dropped here: the request that it was called for is not to blame.
-template <class Call>
-auto call_safely(Call&& call) -> decltype(call()) {
-  try {
-    return call();
-  } catch (const std::exception& error) {
-    log_error(std::string("event=callback_threw text=\"") + error.what() + "\"");
-  } catch (...) {
-    log_error("event=callback_threw text=\"an exception of unknown type\"");
-  }
-  return decltype(call())();
 }
 
 Status keep_id(CallbackId id, quarry_callback_id* out) {

@@ -106,13 +106,16 @@ class Allocator {
   // memory goes back as soon as its blocks are freed. kInvalidArgument for a pool that there is
   // not.
   Status retain_pool(DeviceId device, PoolId pool, const PoolOptions& options = {});
+  // Holds a pool that there is once more.
+  Status hold_pool(DeviceId device, PoolId pool);
   Status release_pool(DeviceId device, PoolId pool) noexcept;
   // From now on requests that the route accepts are served from its pool; see CaptureRouter.
   Status begin_pool(const Route& route);
   Status end_pool(DeviceId device, PoolId pool);
-  // Waits for pending frees, and gives back the vacant segments that no capture was given.
+  // Waits for pending frees, and gives back the vacant segments that no capture was given; those
+  // of a released pool all.
   Status trim_pool(DeviceId device, PoolId pool);
-  Status set_pool_limit(DeviceId device, PoolId pool, Bytes bytes);
+  Status change_pool(DeviceId device, PoolId pool, const PoolChange& change);
   Result<PoolReport> get_pool_report(DeviceId device, PoolId pool);
   Result<std::vector<PoolReport>> get_pool_reports(DeviceId device);
 

@@ -54,6 +54,13 @@ Status Allocator::retain_pool(DeviceId id, PoolId pool, const PoolOptions& optio
   return Status::ok();
 }
 
+Status Allocator::hold_pool(DeviceId id, PoolId pool) {
+  auto device = find_device(id);
+  if (!device.is_ok()) return std::move(device).status();
+  if (pool.is_default()) return refuse_default_pool();
+  return device.value()->hold_pool(pool);
+}
+
 Status Allocator::release_pool(DeviceId id, PoolId pool) noexcept {
   auto device = find_device(id);
   if (!device.is_ok()) return std::move(device).status();
@@ -90,11 +97,11 @@ Status Allocator::trim_pool(DeviceId id, PoolId pool) {
   return device.value()->trim_pool(pool);
 }
 
-Status Allocator::set_pool_limit(DeviceId id, PoolId pool, Bytes bytes) {
+Status Allocator::change_pool(DeviceId id, PoolId pool, const PoolChange& change) {
   auto device = find_device(id);
   if (!device.is_ok()) return std::move(device).status();
   if (pool.is_default()) return refuse_default_pool();
-  return device.value()->set_pool_limit(pool, bytes);
+  return device.value()->change_pool(pool, change);
 }
 
 Result<PoolReport> Allocator::get_pool_report(DeviceId id, PoolId pool) {

@@ -84,6 +84,7 @@ class DeviceAllocator {
   // A pool for the graph that the stream's capture makes, held until that is gone; if there is
   // none yet.
   Status make_graph_pool(PoolId id, StreamHandle stream) noexcept QUARRY_EXCLUDES(mutex_);
+  Status hold_pool(PoolId id) QUARRY_EXCLUDES(mutex_);
   // How many hold it still.
   Result<int> release_pool(PoolId id) noexcept QUARRY_EXCLUDES(mutex_);
   // Requests will be routed to the pool, perhaps of captures.
@@ -91,7 +92,7 @@ class DeviceAllocator {
   // Brings in what has become free.
   void settle() QUARRY_EXCLUDES(mutex_);
   Status trim_pool(PoolId id) noexcept QUARRY_EXCLUDES(mutex_);
-  Status set_pool_limit(PoolId id, Bytes bytes) QUARRY_EXCLUDES(mutex_);
+  Status change_pool(PoolId id, const PoolChange& change) QUARRY_EXCLUDES(mutex_);
   Result<PoolReport> get_pool_report(PoolId id) QUARRY_EXCLUDES(mutex_);
   std::vector<PoolReport> get_pool_reports() QUARRY_EXCLUDES(mutex_);
 

@@ -22,6 +22,7 @@ inline constexpr std::uint64_t kUserPools = 1ull << 63;   // (this, a number)
 inline constexpr std::uint64_t kGraphPools = 1ull << 62;  // (this, the capture's number)
 
 inline std::string to_text(PoolId id) {
+  if (id.first == kUserPools) return std::to_string(id.second);
   return "(" + std::to_string(id.first) + ", " + std::to_string(id.second) + ")";
 }
 

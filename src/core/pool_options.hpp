@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "base/bytes.hpp"
 #include "core/pool_id.hpp"
@@ -36,6 +37,13 @@ struct PoolOptions {
   bool no_recycle = false;
   Bytes limit_bytes = kUnlimited;  // of reserved bytes
   SegmentBackend backend;          // not set: the driver
+};
+
+// What may change while a pool lives; what is not set stays.
+struct PoolChange {
+  std::optional<bool> use_on_oom;
+  std::optional<bool> no_split;  // of blocks that are handed out from now on
+  std::optional<Bytes> limit_bytes;
 };
 
 // The figures of one pool; those of the device include them. Bytes of whole blocks.

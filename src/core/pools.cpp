@@ -38,6 +38,14 @@ MemPool& DeviceAllocator::make_pool(PoolId id, const PoolOptions& options) {
   return *private_pools_.emplace(id, std::move(pool)).first->second;
 }
 
+Status DeviceAllocator::hold_pool(PoolId id) {
+  MutexLock lock(mutex_);
+  auto pool = require_pool(id);
+  if (!pool.is_ok()) return std::move(pool).status();
+  ++pool.value()->use_count;
+  return Status::ok();
+}
+
 Result<int> DeviceAllocator::release_pool(PoolId id) noexcept {
   Section section(*this);
   auto pool = require_pool(id);
@@ -97,8 +105,7 @@ Status DeviceAllocator::trim_pool(PoolId id) noexcept {
     return Status(StatusCode::kBusy, "a pool cannot be trimmed from a driver callback");
   }
   Section section(*this);
-  auto pool = require_pool(id);
-  if (!pool.is_ok()) return std::move(pool).status();
+  if (find_pool(id) == nullptr) return require_pool(id).status();  // released ones are fine
   wait_for_fences();
   wait_for_turn();
   std::vector<Segment*> vacant;
@@ -137,11 +144,14 @@ void DeviceAllocator::drop_pool_if_unused(MemPool& pool) {
   private_pools_.erase(pool.id);
 }
 
-Status DeviceAllocator::set_pool_limit(PoolId id, Bytes bytes) {
+Status DeviceAllocator::change_pool(PoolId id, const PoolChange& change) {
   MutexLock lock(mutex_);
   auto pool = require_pool(id);
   if (!pool.is_ok()) return std::move(pool).status();
-  pool.value()->options.limit_bytes = bytes;
+  PoolOptions& options = pool.value()->options;
+  options.use_on_oom = change.use_on_oom.value_or(options.use_on_oom);
+  options.no_split = change.no_split.value_or(options.no_split);
+  options.limit_bytes = change.limit_bytes.value_or(options.limit_bytes);
   return Status::ok();
 }
 

@@ -32,6 +32,8 @@ list(SORT installed)
 set(expected
   "${INCLUDEDIR}/quarry/quarry.h"
   "${INCLUDEDIR}/quarry/quarry.hpp"
+  "${INCLUDEDIR}/quarry/quarry_pool.h"
+  "${INCLUDEDIR}/quarry/quarry_pool.hpp"
   "${INCLUDEDIR}/quarry/quarry_torch.h"
   "${LIBDIR}/libquarry.a"
   "${LIBDIR}/libquarry.so"
@@ -54,10 +56,27 @@ file(WRITE "${WORK}/main.cpp" [=[
 #include <quarry/quarry.hpp>
 
 int main() {
+  const quarry::Pool pool(0);
+  const auto scope = quarry::PoolScope::for_thread(pool);
   quarry::UniqueBlock block(1000, 0, nullptr);
-  return block.data() != nullptr ? 0 : 1;
+  return block.data() != nullptr && pool.get_stats().allocated_blocks == 1 ? 0 : 1;
 }
 ]=])
+file(WRITE "${WORK}/pool.c" [=[
+#include <quarry/quarry_pool.h>
+
+int main(void) {
+  quarry_pool pool = QUARRY_POOL_DEFAULT;
+  void* ptr = NULL;
+  if (quarry_pool_create(0, NULL, &pool) != QUARRY_OK) return 1;
+  if (quarry_pool_malloc(pool, &ptr, 1000, NULL) != QUARRY_OK) return 2;
+  quarry_free(ptr);
+  return quarry_pool_release(pool) == QUARRY_OK ? 0 : 3;
+}
+]=])
+run("${CC}" -std=c99 ${strict} pool.c "-L${prefix}/${LIBDIR}" -lquarry -o pool_program)
+run(${CMAKE_COMMAND} -E env QUARRY_DRIVER=sim "LD_LIBRARY_PATH=${prefix}/${LIBDIR}"
+  "${WORK}/pool_program")
 run("${CXX}" -std=c++17 ${strict} main.cpp "-L${prefix}/${LIBDIR}" -lquarry -o cpp_program)
 run(${CMAKE_COMMAND} -E env QUARRY_DRIVER=sim "LD_LIBRARY_PATH=${prefix}/${LIBDIR}"
   "${WORK}/cpp_program")

@@ -5,6 +5,7 @@
 #include <semaphore>
 #include <thread>
 
+#include "quarry/quarry_pool.h"
 #include "tests/unit/api/api_fixture.hpp"
 #include "tests/unit/api/child_process.hpp"
 #include "tests/unit/api/hooked_driver.hpp"
@@ -39,6 +40,9 @@ void expect_forked_everywhere(void* parents) {
   CHILD_EXPECT(quarry_init(nullptr) == QUARRY_ERROR_FORKED);
   CHILD_EXPECT(quarry_shutdown() == QUARRY_ERROR_FORKED);
   CHILD_EXPECT(quarry_driver_free_guard_lock() == QUARRY_ERROR_FORKED);
+  quarry_pool pool = QUARRY_POOL_DEFAULT;
+  CHILD_EXPECT(quarry_pool_create(0, nullptr, &pool) == QUARRY_ERROR_FORKED);
+  CHILD_EXPECT(quarry_pool_release(1) == QUARRY_ERROR_FORKED);
   std::int64_t value = 0;
   CHILD_EXPECT(quarry_get_stat(0, "num_ooms", &value) == QUARRY_ERROR_FORKED);
   quarry_stats stats = {};

@@ -34,6 +34,25 @@ TEST(PerThreadDefaultStream, OtherHandlesStayAsTheyAre) {
   quarry_free(ptr);
 }
 
+TEST(PerThreadDefaultStream, PoolsFollow) {
+  const quarry::Pool pool(0);
+  void* ptr = nullptr;
+  ASSERT_EQ(quarry_pool_malloc(pool.get(), &ptr, 512, nullptr), QUARRY_OK);
+  EXPECT_EQ(stream_of(ptr), kPerThread);
+  quarry_free(ptr);
+  ASSERT_EQ(quarry_pool_malloc_aligned(pool.get(), &ptr, 512, 4096, nullptr), QUARRY_OK);
+  EXPECT_EQ(stream_of(ptr), kPerThread);
+  quarry_free(ptr);
+  ASSERT_EQ(quarry_pool_begin_stream(pool.get(), nullptr), QUARRY_OK);
+  const quarry::UniqueBlock routed(512, 0, kPerThread);
+  EXPECT_EQ(pool.get_stats().allocated_blocks, 1);
+  const quarry::UniqueBlock other(512, 0, kExplicitLegacy);
+  EXPECT_EQ(pool.get_stats().allocated_blocks, 1);
+  ASSERT_EQ(quarry_pool_end(pool.get()), QUARRY_OK);
+  ASSERT_EQ(quarry_pool_begin_capture(pool.get(), nullptr), QUARRY_OK);
+  ASSERT_EQ(quarry_pool_end(pool.get()), QUARRY_OK);
+}
+
 TEST(PerThreadDefaultStream, TheCppHeaderFollows) {
   quarry::UniqueBlock block(512, 0, nullptr);
   EXPECT_EQ(stream_of(block.data()), kPerThread);
