@@ -132,6 +132,7 @@ Result<PointerMap::Found> Allocator::take_from_user(Address address, const char*
   if (address == 0) return PointerMap::Found{};
   const PointerMap::Found found = pointer_map_.find(address);
   if (found.block == nullptr || !found.block->is_held.exchange(false, std::memory_order_acq_rel)) {
+    if (forget_stale(address).is_ok()) return PointerMap::Found{};
     return explain_pointer(address, PointerUse::kFree, call);
   }
   return found;

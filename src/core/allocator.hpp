@@ -22,6 +22,7 @@
 #include "core/free_gate.hpp"
 #include "core/oom_report.hpp"
 #include "core/pointer_map.hpp"
+#include "core/pool_checkpoint.hpp"
 #include "core/pool_options.hpp"
 #include "core/routing.hpp"
 #include "core/thread_magazines.hpp"
@@ -118,6 +119,17 @@ class Allocator {
   Status change_pool(DeviceId device, PoolId pool, const PoolChange& change);
   Result<PoolReport> get_pool_report(DeviceId device, PoolId pool);
   Result<std::vector<PoolReport>> get_pool_reports(DeviceId device);
+
+  // The layout of a pool, and back to it (pool_checkpoint.hpp). Both wait for freed blocks of the
+  // pool; kBusy while a capture into it is under way. During a restore no other thread uses the
+  // pool. kInvalidArgument, with nothing changed, if a segment was given back meanwhile. Should
+  // the device fail on the way, the pool's blocks are stale and the layout is not restored.
+  Result<PoolCheckpoint> save_pool(DeviceId device, PoolId pool);
+  Result<RestoredPool> restore_pool(const PoolCheckpoint& saved);
+  // The holder of a stale block will not free it. kInvalidPointer if there is none.
+  Status forget_stale(Address address);
+  // In order of segments and addresses.
+  Result<std::vector<Address>> get_live_blocks(DeviceId device, PoolId pool);
 
   // Replaces the settings from the next request on.
   void configure(const Config& config);

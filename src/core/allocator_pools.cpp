@@ -116,4 +116,32 @@ Result<std::vector<PoolReport>> Allocator::get_pool_reports(DeviceId id) {
   return device.value()->get_pool_reports();
 }
 
+Result<PoolCheckpoint> Allocator::save_pool(DeviceId id, PoolId pool) {
+  auto device = find_device(id);
+  if (!device.is_ok()) return std::move(device).status();
+  if (pool.is_default()) return refuse_default_pool();
+  return device.value()->save_pool(pool);
+}
+
+Result<RestoredPool> Allocator::restore_pool(const PoolCheckpoint& saved) {
+  auto device = find_device(saved.device);
+  if (!device.is_ok()) return std::move(device).status();
+  if (saved.pool.is_default()) return refuse_default_pool();
+  return device.value()->restore_pool(saved);
+}
+
+Status Allocator::forget_stale(Address address) {
+  if (Status alive = check_alive(); !alive.is_ok()) return alive;
+  for (const auto& device : devices_) {
+    if (device->forget_stale(address)) return Status::ok();
+  }
+  return Status(StatusCode::kInvalidPointer, format_address(address) + " is no stale block");
+}
+
+Result<std::vector<Address>> Allocator::get_live_blocks(DeviceId id, PoolId pool) {
+  auto device = find_device(id);
+  if (!device.is_ok()) return std::move(device).status();
+  return device.value()->get_live_blocks(pool);
+}
+
 }  // namespace quarry

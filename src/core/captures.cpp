@@ -60,9 +60,8 @@ void DeviceAllocator::end_captured_stream(MemPool& pool, const Stream& drained) 
   release_reference(captured);
 }
 
-DeviceAllocator::Capture& DeviceAllocator::note_capture(Stream& stream, CaptureId id,
-                                                        PoolId pool) {
-  for (Capture& capture : captures_) {
+ServedCapture& DeviceAllocator::note_capture(Stream& stream, CaptureId id, PoolId pool) {
+  for (ServedCapture& capture : captures_) {
     if (capture.stream == &stream && capture.id == id && capture.pool == pool) return capture;
   }
   ++stream.references;

@@ -123,8 +123,7 @@ void DeviceAllocator::collect_fences() {
   }
 }
 
-DeviceAllocator::Request DeviceAllocator::make_request(Stream& stream, Bytes bytes,
-                                                       Bytes alignment) {
+Request DeviceAllocator::make_request(Stream& stream, Bytes bytes, Bytes alignment) {
   Request request;
   request.stream = &stream;
   request.pool = &default_pool_;
@@ -170,8 +169,12 @@ Address DeviceAllocator::serve(Block& found, const Request& request) {
   InactiveSplitChange change;
   Block& block = carve(found, request, change);
   apply(change, request.family);
-  hand_out(block, request);
+  give(block, request);
+  return block.address;
+}
 
+void DeviceAllocator::give(Block& block, const Request& request) {
+  hand_out(block, request);
   const auto size = static_cast<std::int64_t>(block.size);
   const auto requested = static_cast<std::int64_t>(request.requested_bytes);
   stats_.allocation.add(request.family, 1);
@@ -182,7 +185,6 @@ Address DeviceAllocator::serve(Block& found, const Request& request) {
   held_requested_bytes_ += requested;
   if (block.is_oversize_counted) stats_.oversize_allocations.add(1);
   if (block.segment->is_private) count_private(block, 1, 1);
-  return block.address;
 }
 
 // Takes `found` out of its pool and cuts it to size and alignment; what is cut off stays free.
@@ -225,13 +227,28 @@ void DeviceAllocator::free(Block& block, std::optional<StreamHandle> new_owner) 
   }
   Section section(*this);
   if (ThreadMagazines* own = join_thread()) take_counts(*own);
+  if (block.segment->is_private && take_stale_claim(block.address)) {
+    block.is_held.store(true, std::memory_order_relaxed);
+    return;
+  }
   if (new_owner.has_value()) {
     Stream& owner = streams_.find_or_add(*new_owner);
     set_owner(block,
               block.owner->is_captured ? get_captured_stream(*block.segment->pool, owner) : owner);
   }
-
   ++free_count_;
+  take_back(block);
+  if (is_driver_callback_thread()) {
+    queued_frees_.push_back(&block);
+  } else {
+    start_free(block);
+    if (has_finished_backends_) [[unlikely]]
+      return_finished();
+  }
+}
+
+// The block is no longer the user's.
+void DeviceAllocator::take_back(Block& block) {
   pointer_map_.remove(block.address);
   block.become_pending();
   const StatFamily family = block.segment->family;
@@ -240,14 +257,6 @@ void DeviceAllocator::free(Block& block, std::optional<StreamHandle> new_owner) 
   held_requested_bytes_ -= static_cast<std::int64_t>(block.requested_bytes);
   if (block.is_oversize_counted) stats_.oversize_allocations.add(-1);
   if (block.segment->is_private) count_private(block, -1, 0);
-
-  if (is_driver_callback_thread()) {
-    queued_frees_.push_back(&block);
-  } else {
-    start_free(block);
-    if (has_finished_backends_) [[unlikely]]
-      return_finished();
-  }
 }
 
 Status DeviceAllocator::fail_size_mismatch(Bytes expected_bytes, Bytes requested_bytes) {

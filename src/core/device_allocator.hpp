@@ -35,7 +35,9 @@
 #include "core/mem_pool.hpp"
 #include "core/object_pool.hpp"
 #include "core/pointer_map.hpp"
+#include "core/pool_checkpoint.hpp"
 #include "core/pool_options.hpp"
+#include "core/request.hpp"
 #include "core/routing.hpp"
 #include "core/size_policy.hpp"
 #include "core/stream_table.hpp"
@@ -95,6 +97,11 @@ class DeviceAllocator {
   Status change_pool(PoolId id, const PoolChange& change) QUARRY_EXCLUDES(mutex_);
   Result<PoolReport> get_pool_report(PoolId id) QUARRY_EXCLUDES(mutex_);
   std::vector<PoolReport> get_pool_reports() QUARRY_EXCLUDES(mutex_);
+  Result<PoolCheckpoint> save_pool(PoolId id) noexcept QUARRY_EXCLUDES(mutex_);
+  Result<RestoredPool> restore_pool(const PoolCheckpoint& saved) noexcept QUARRY_EXCLUDES(mutex_);
+  // Whether there was a claim.
+  bool forget_stale(Address address) noexcept QUARRY_EXCLUDES(mutex_);
+  Result<std::vector<Address>> get_live_blocks(PoolId id) noexcept QUARRY_EXCLUDES(mutex_);
 
   void configure(const Config& config) QUARRY_EXCLUDES(mutex_);
   void set_memory_fraction(double fraction) QUARRY_EXCLUDES(mutex_);
@@ -122,32 +129,11 @@ class DeviceAllocator {
   std::size_t tear_down() QUARRY_EXCLUDES(mutex_);
 
  private:
-  // One request on its way through the algorithm.
-  struct Request {
-    Stream* stream = nullptr;
-    MemPool* pool = nullptr;
-    CaptureId capture{};  // that the stream is in, for a request to a private pool
-    Bytes requested_bytes = 0;
-    Bytes block_bytes = 0;    // what the user gets
-    Bytes needed_bytes = 0;   // block_bytes and room to align
-    Bytes segment_bytes = 0;  // what the driver would be asked for
-    Bytes alignment = kMinBlock;
-    StatFamily family = StatFamily::kSmall;
-
-    bool is_captured() const noexcept { return capture != CaptureId::kNone; }
-  };
   // Changes of inactive_split within one operation, which count as one: a split that replaces
   // another is neither a rise nor a fall.
   struct InactiveSplitChange {
     std::int64_t count = 0;
     std::int64_t bytes = 0;
-  };
-  // Streams whose captures were served and may be under way still.
-  struct Capture {
-    Stream* stream = nullptr;  // with a reference
-    CaptureId id{};
-    PoolId pool;
-    std::vector<Block*> waiters;  // pending until the capture has ended
   };
   // What came of giving segments back.
   struct Released {
@@ -172,7 +158,9 @@ class DeviceAllocator {
   Address serve(Block& found, const Request& request) QUARRY_REQUIRES(mutex_);
   Block& carve(Block& found, const Request& request, InactiveSplitChange& change)
       QUARRY_REQUIRES(mutex_);
+  void give(Block& block, const Request& request) QUARRY_REQUIRES(mutex_);
   void hand_out(Block& block, const Request& request) QUARRY_REQUIRES(mutex_);
+  void take_back(Block& block) QUARRY_REQUIRES(mutex_);
   void start_free(Block& block) QUARRY_REQUIRES(mutex_);
   void guard_foreign_uses(Block& block) QUARRY_REQUIRES(mutex_);
   void complete_free(Block& block) QUARRY_REQUIRES(mutex_);
@@ -233,12 +221,26 @@ class DeviceAllocator {
   Stream& get_captured_stream(MemPool& pool, Stream& stream) QUARRY_REQUIRES(mutex_);
   void end_captured_stream(MemPool& pool, const Stream& drained) QUARRY_REQUIRES(mutex_);
   void guard_captured(Block& block) QUARRY_REQUIRES(mutex_);
-  Capture& note_capture(Stream& stream, CaptureId id, PoolId pool) QUARRY_REQUIRES(mutex_);
+  ServedCapture& note_capture(Stream& stream, CaptureId id, PoolId pool) QUARRY_REQUIRES(mutex_);
   void wait_for_capture(Block& block, const ForeignUse& use) QUARRY_REQUIRES(mutex_);
   void collect_captures() QUARRY_REQUIRES(mutex_);
   void adopt_finished(MemPool& pool) QUARRY_REQUIRES(mutex_);
   bool is_any_capture_active() QUARRY_REQUIRES(mutex_);
   bool may_reclaim() QUARRY_REQUIRES(mutex_);
+
+  // --- pool_checkpoint.cpp: back to an earlier layout ---
+  std::vector<Block*> list_blocks(const MemPool& pool, BlockState state) const
+      QUARRY_REQUIRES(mutex_);
+  Status wait_until_settled(PoolId id) QUARRY_REQUIRES(mutex_);
+  bool has_segments_of(const PoolCheckpoint& saved, const MemPool& pool) const
+      QUARRY_REQUIRES(mutex_);
+  void revoke(Block& block) QUARRY_REQUIRES(mutex_);
+  void lay_out(Segment& segment, const PoolCheckpoint::Segment& saved, RestoredPool& restored)
+      QUARRY_REQUIRES(mutex_);
+  Stream& find_owner_again(const Segment& segment, const PoolCheckpoint::Block& saved)
+      QUARRY_REQUIRES(mutex_);
+  void give_again(Block& block, const PoolCheckpoint::Block& saved) QUARRY_REQUIRES(mutex_);
+  bool take_stale_claim(Address address) QUARRY_REQUIRES(mutex_);
 
   // --- parking.cpp: the magazines of threads, seen from the device ---
   ThreadMagazines* join_thread() QUARRY_REQUIRES(mutex_);
@@ -340,7 +342,9 @@ class DeviceAllocator {
   // Freed on threads that may not call the driver; pending until an ordinary call takes them on.
   std::vector<Block*> queued_frees_ QUARRY_GUARDED_BY(mutex_);
   // Without duplicates.
-  std::vector<Capture> captures_ QUARRY_GUARDED_BY(mutex_);
+  // Frees that are still to come of blocks which a restore has taken from their holders.
+  std::map<Address, int> stale_claims_ QUARRY_GUARDED_BY(mutex_);
+  std::vector<ServedCapture> captures_ QUARRY_GUARDED_BY(mutex_);
   // Scratch of collect_fences, kept for its capacity.
   std::vector<Block*> done_ QUARRY_GUARDED_BY(mutex_);
   std::vector<Stream*> drained_ QUARRY_GUARDED_BY(mutex_);

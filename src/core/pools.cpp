@@ -157,7 +157,7 @@ Status DeviceAllocator::change_pool(PoolId id, const PoolChange& change) {
 
 PoolReport DeviceAllocator::make_report(const MemPool& pool) {
   PoolReport report{pool.id, pool.use_count, false, pool.stats, pool.options.limit_bytes};
-  for (const Capture& capture : captures_)
+  for (const ServedCapture& capture : captures_)
     report.has_active_capture |= capture.pool == pool.id;
   return report;
 }

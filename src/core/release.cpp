@@ -151,6 +151,8 @@ void DeviceAllocator::erase_segment(Segment& segment) {
     release_reference(owner);
     block = next;
   }
+  stale_claims_.erase(stale_claims_.lower_bound(segment.address),
+                      stale_claims_.lower_bound(segment.address + segment.size));
   MemPool& pool = *segment.pool;
   pool.remove(segment);
   if (segment.is_private) {

@@ -21,6 +21,7 @@ Stream& StreamTable::add(StreamRef ref, std::uint64_t thread) {
   auto stream = std::make_unique<Stream>();
   stream->ref = ref;
   stream->thread = thread;
+  stream->serial = ++last_serial_;
   if (free_indices_.empty()) {
     free_indices_.reserve(streams_.size() + 1);  // so that drop_if_unused never allocates
     stream->index = static_cast<std::uint32_t>(streams_.size());
@@ -42,6 +43,13 @@ Stream* StreamTable::find(StreamHandle handle) const noexcept {
   last_key_ = key;
   last_stream_ = found->second;
   return found->second;
+}
+
+Stream* StreamTable::find_serial(std::uint64_t serial) const noexcept {
+  for (const auto& stream : streams_) {
+    if (stream != nullptr && stream->serial == serial) return stream.get();
+  }
+  return nullptr;
 }
 
 Stream& StreamTable::find_or_add(StreamHandle handle) {

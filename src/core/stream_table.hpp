@@ -30,6 +30,7 @@ struct alignas(64) Stream {
   StreamRef ref;
   std::uint64_t thread = 0;  // token of the thread, for a per-thread default stream; else 0
   std::uint32_t index = 0;   // small and dense, for indices by stream; reused
+  std::uint64_t serial = 0;  // never reused
   // Changes under the device's mutex; magazines read it under their own locks (magazine.hpp).
   std::atomic<StreamLife> life{StreamLife::kLive};
   // The lock of the stream's own memory (lane.hpp); kNoLane until it is opened. Changes once.
@@ -61,6 +62,8 @@ class StreamTable {
 
   // The stream that `handle` means on the calling thread. Throws std::bad_alloc.
   Stream& find_or_add(StreamHandle handle);
+  // Null if it is gone.
+  Stream* find_serial(std::uint64_t serial) const noexcept;
   // Null if the allocator has not met it.
   Stream* find(StreamHandle handle) const noexcept;
   // A captured stream, with one reference for the caller; it holds one on `base`. Null: the owner
@@ -94,6 +97,7 @@ class StreamTable {
   std::vector<std::uint32_t> free_indices_;
   std::unordered_map<Key, Stream*, KeyHash> by_key_;
   Stream* idle_ = nullptr;
+  std::uint64_t last_serial_ = 0;
   // The answer to the last lookup: most programs keep asking for one stream.
   mutable Key last_key_{~0ull, ~0ull};
   mutable Stream* last_stream_ = nullptr;

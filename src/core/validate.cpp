@@ -216,7 +216,7 @@ void DeviceAllocator::validate_fences(const Sums& sums) const {
     for (const Block* block : fence.waiters)
       ++waits[block];
   });
-  for (const Capture& capture : captures_) {
+  for (const ServedCapture& capture : captures_) {
     for (const Block* block : capture.waiters)
       ++waits[block];
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/support/scenario.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace quarry::test {
@@ -57,7 +58,26 @@ StreamRef Scenario::resolve(StreamRef stream) {
 }
 
 Address Scenario::malloc(Bytes bytes, StreamRef stream, Bytes alignment) {
-  const Result<Address> result = allocator_->allocate(stream, bytes, alignment);
+  return begin_life(allocator_->allocate(stream, bytes, alignment), bytes, stream);
+}
+
+Address Scenario::malloc_in_pool(Bytes bytes, StreamHandle stream, PoolId pool) {
+  const StreamRef ref{0, stream};
+  return begin_life(allocator_->allocate_in_pool(ref, bytes, 512, pool), bytes, ref);
+}
+
+void Scenario::follow(const RestoredPool& restored, StreamHandle stream, Bytes bytes) {
+  for (const Address address : restored.stale) {
+    sim_->end_lifetime(live_.at(address).lifetime);
+    live_.erase(address);
+  }
+  for (const Address address : restored.live) {
+    const bool is_held = live_.contains(address);
+    if (!is_held) begin_life(address, std::min(bytes, Bytes{512}), {0, stream});
+  }
+}
+
+Address Scenario::begin_life(const Result<Address>& result, Bytes bytes, StreamRef stream) {
   if (!keep(result.status()).is_ok() || result.value() == 0) return 0;
   const Address address = result.value();
   Live live{sim_->begin_lifetime(stream.device, address, bytes, stream), resolve(stream), {}};

@@ -58,6 +58,11 @@ class Scenario {
   Address malloc(Bytes bytes, StreamHandle stream = kS0, Bytes alignment = 512) {
     return malloc(bytes, StreamRef{0, stream}, alignment);
   }
+  // The same from a pool of the stream's device, whatever is begun.
+  Address malloc_in_pool(Bytes bytes, StreamHandle stream, PoolId pool);
+  sim::LifetimeId lifetime_of(Address address) const { return live_.at(address).lifetime; }
+  // After a restore: stale blocks are nobody's, and what is live again has `bytes` on `stream`.
+  void follow(const RestoredPool& restored, StreamHandle stream, Bytes bytes);
   // Uses the block on its stream and every recorded stream once more, then frees it.
   StatusCode free(Address address);
   // Frees every block that is left.
@@ -105,6 +110,7 @@ class Scenario {
     std::set<StreamHandle> recorded;  // of the same device
   };
   const Status& keep(const Status& status);
+  Address begin_life(const Result<Address>& result, Bytes bytes, StreamRef stream);
   // The simulator's name of the stream that holds in every thread.
   StreamRef resolve(StreamRef stream);
 
