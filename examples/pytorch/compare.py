@@ -16,7 +16,7 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-WORKLOADS = ("llm", "vision", "training")
+WORKLOADS = ("llm", "vision", "training", "graphs")
 
 
 def call(script, arguments, timeout):

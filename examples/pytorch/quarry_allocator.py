@@ -23,6 +23,21 @@ HOOKS = {
     "set_release_pool": "quarry_torch_release_pool",
 }
 _VISITOR = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_void_p)
+
+
+class _PoolStats(ctypes.Structure):  # quarry_pool_stats of quarry_pool.h
+    _fields_ = (
+        [("struct_size", ctypes.c_size_t)]
+        + [(name, ctypes.c_uint64) for name in ("pool", "id_first", "id_second")]
+        + [(name, ctypes.c_int) for name in ("device", "use_count", "has_active_capture")]
+        + [(name, ctypes.c_int64) for name in (
+            "allocated_bytes", "allocated_peak_bytes", "active_bytes", "active_peak_bytes",
+            "reserved_bytes", "reserved_peak_bytes", "allocated_blocks", "segments", "num_ooms")]
+        + [("limit_bytes", ctypes.c_uint64)]
+    )  # fmt: skip
+
+
+_POOL_VISITOR = ctypes.CFUNCTYPE(None, ctypes.POINTER(_PoolStats), ctypes.c_void_p)
 _library = None
 
 
@@ -30,8 +45,8 @@ def enable(folder=None):
     """Makes Quarry the allocator of all CUDA memory of this process; returns the library's path.
 
     `folder` is where libquarry.so is; otherwise the environment's QUARRY_LIBRARY_DIR, or this
-    tree's build/release/lib. With libquarry_torch.so beside it, a request that cannot be met is
-    a torch.OutOfMemoryError, without it a RuntimeError that says the same.
+    tree's build/release/lib. With libquarry_torch.so beside it, torch.cuda.MemPool works and a
+    request that cannot be met is a torch.OutOfMemoryError; without it, that is a RuntimeError.
     """
     global _library
     if _library is not None:
@@ -41,6 +56,19 @@ def enable(folder=None):
             "QUARRY_DRIVER=sim: addresses of the simulated device are not memory; unset it"
         )
     path, library = _load(_find_folder(folder))
+    if hasattr(library, "quarry_torch_change_allocator"):
+        library.quarry_torch_change_allocator.restype = ctypes.c_char_p
+        failure = library.quarry_torch_change_allocator()
+        if failure is not None:
+            raise RuntimeError(failure.decode())
+    else:
+        _change_by_hooks(path, library)
+    _library = library
+    return path
+
+
+def _change_by_hooks(path, library):
+    """With PyTorch's own plug-in class, under which torch.cuda.MemPool cannot be made."""
     allocator = torch.cuda.memory.CUDAPluggableAllocator(
         str(path), "quarry_torch_malloc", "quarry_torch_free"
     )
@@ -48,8 +76,6 @@ def enable(folder=None):
         address = ctypes.cast(getattr(library, function), ctypes.c_void_p).value
         getattr(allocator.allocator(), setter)(address)
     torch.cuda.memory.change_current_allocator(allocator)
-    _library = library
-    return path
 
 
 def memory_stats(device=0):
@@ -59,12 +85,33 @@ def memory_stats(device=0):
     def visit(key, value, _):
         figures[key.decode()] = value
 
-    _call("quarry_for_each_stat", int(device), _VISITOR(visit), None)
+    call("quarry_for_each_stat", int(device), _VISITOR(visit), None)
     return figures
 
 
+def pool_stats(device=0):
+    """The figures of each private pool, by its id: of graphs (`graph.pool()`) and of MemPools."""
+    pools = {}
+
+    def visit(stats, _):
+        shown = {name: getattr(stats.contents, name) for name, _ in _PoolStats._fields_}
+        pools[(shown.pop("id_first"), shown.pop("id_second"))] = shown
+
+    call("quarry_for_each_pool", int(device), _POOL_VISITOR(visit), None)
+    return pools
+
+
 def reset_peak_memory_stats(device=0):
-    _call("quarry_reset_peak_stats", int(device))
+    call("quarry_reset_peak_stats", int(device))
+
+
+def call(function, *arguments):
+    """A function of quarry.h that returns a status, with arguments that ctypes understands."""
+    if _library is None:
+        raise RuntimeError("quarry_allocator.enable() was not called")
+    if getattr(_library, function)(*arguments) != 0:
+        _library.quarry_get_last_error.restype = ctypes.c_char_p
+        raise RuntimeError(_library.quarry_get_last_error().decode())
 
 
 def _find_folder(folder):
@@ -91,11 +138,3 @@ def _load(folder):
     )
     path = folder / "libquarry.so"
     return path, ctypes.CDLL(str(path))
-
-
-def _call(function, *arguments):
-    if _library is None:
-        raise RuntimeError("quarry_allocator.enable() was not called")
-    if getattr(_library, function)(*arguments) != 0:
-        _library.quarry_get_last_error.restype = ctypes.c_char_p
-        raise RuntimeError(_library.quarry_get_last_error().decode())

@@ -18,7 +18,9 @@ import torch  # noqa: E402
 
 import quarry_allocator  # noqa: E402
 
-WORKLOADS = {"llm": "llm_decode", "vision": "vision", "training": "training"}
+WORKLOADS = {
+    "llm": "llm_decode", "vision": "vision", "training": "training", "graphs": "graphs"
+}  # fmt: skip
 
 
 def make_deterministic():

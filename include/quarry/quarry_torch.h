@@ -12,7 +12,7 @@
 #ifndef QUARRY_QUARRY_TORCH_H
 #define QUARRY_QUARRY_TORCH_H
 
-#include "quarry/quarry.h"
+#include "quarry/quarry_pool.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -55,16 +55,38 @@ typedef struct quarry_torch_pool_id {
   uint64_t second;
 } quarry_torch_pool_id;
 
-// Graph captures and torch.cuda.MemPool. There are no private pools yet, and memory of a graph
-// from anywhere else would be overwritten: both always throw QUARRY_ERROR_NOT_SUPPORTED. `filter`
-// is the std::function that PyTorch passes by reference.
+// Graph captures, and torch.cuda.use_mem_pool: from begin to end the pool serves requests on the
+// streams that `filter` accepts, the std::function<bool(cudaStream_t)> that PyTorch passes by
+// value. (By the C++ ABI that is the address of the caller's own copy; it is copied.) Begin makes
+// the pool if there is none yet, and holds it once more: each begin has its release. A filter that
+// throws counts as accepted. Throw if the pool is begun already, and if it is not.
 QUARRY_API void quarry_torch_begin_allocate_to_pool(int device, quarry_torch_pool_id pool,
                                                     void* filter);
 QUARRY_API void quarry_torch_end_allocate_to_pool(int device, quarry_torch_pool_id pool);
 
-// There is nothing to release where nothing could begin: logs an error. Does not throw, since
-// PyTorch calls it in destructors.
+// quarry_pool_release. Does not throw, since PyTorch calls it in destructors; logs a failure.
 QUARRY_API void quarry_torch_release_pool(int device, quarry_torch_pool_id pool);
+
+// What torch.cuda.MemPool needs beyond the hooks, for libquarry_torch.so. retain makes the pool,
+// with the options, or holds it once more and leaves it as it is. use_count: 0 if there is none.
+// set_use_on_oom and set_no_split: see the flags of quarry_pool.h. trim: quarry_pool_trim of that
+// pool on every device that has it, and like set_use_on_oom to 0 in destructors: both log a
+// failure.
+QUARRY_API void quarry_torch_retain_pool(int device, quarry_torch_pool_id pool,
+                                         const quarry_pool_options* options);
+QUARRY_API int quarry_torch_get_pool_use_count(int device, quarry_torch_pool_id pool);
+QUARRY_API void quarry_torch_set_pool_use_on_oom(int device, quarry_torch_pool_id pool,
+                                                 int use_on_oom);
+QUARRY_API void quarry_torch_set_pool_no_split(int device, quarry_torch_pool_id pool);
+QUARRY_API void quarry_torch_trim_pool(quarry_torch_pool_id pool);
+
+// --- libquarry_torch.so ---
+
+// Only that library has this function, and only where it was built against a PyTorch with CUDA:
+// makes Quarry PyTorch's current allocator, with all of the above, and with what PyTorch's own
+// plug-in class refuses. Before the first use of CUDA. NULL, or what PyTorch says against it,
+// valid until the next call.
+QUARRY_API const char* quarry_torch_change_allocator(void);
 
 // --- torch.OutOfMemoryError ---
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <string>
 
+#include "api/torch_failure.hpp"
 #include "base/log.hpp"
 #include "quarry/quarry.hpp"
 #include "quarry/quarry_torch.h"
@@ -23,22 +24,18 @@ std::atomic<quarry_torch_oom_thrower> oom_thrower{nullptr};
   throw quarry::OutOfMemory(text);
 }
 
+}  // namespace
+
+namespace quarry {
+
 void throw_unless_ok(quarry_status status) {
   if (status != QUARRY_OK) [[unlikely]]
     throw_failure(status);
 }
 
-[[noreturn]] void refuse_pool(int device, quarry_torch_pool_id pool) {
-  throw quarry::Error(
-      QUARRY_ERROR_NOT_SUPPORTED,
-      fmt::format(
-          "Quarry: CUDA graphs and torch.cuda.MemPool are not supported yet (pool ({}, {}) "
-          "of device {} was begun or ended). Run without capture, or with PyTorch's native "
-          "allocator.",
-          pool.first, pool.second, device));
-}
+}  // namespace quarry
 
-}  // namespace
+using quarry::throw_unless_ok;
 
 void* quarry_torch_malloc(size_t bytes, int device, quarry_stream stream) {
   void* ptr = nullptr;
@@ -93,20 +90,6 @@ void quarry_torch_record_stream(void* ptr, quarry_stream stream) {
   quarry::log_warning(
       fmt::format("event=record_stream_ignored text=\"{}\" note=\"later ones are not logged\"",
                   quarry_get_last_error()));
-}
-
-void quarry_torch_begin_allocate_to_pool(int device, quarry_torch_pool_id pool, void*) {
-  refuse_pool(device, pool);
-}
-
-void quarry_torch_end_allocate_to_pool(int device, quarry_torch_pool_id pool) {
-  refuse_pool(device, pool);
-}
-
-void quarry_torch_release_pool(int device, quarry_torch_pool_id pool) {
-  quarry::log_error(fmt::format(
-      "event=pool_release_ignored device={} pool={},{} note=\"there are no private pools yet\"",
-      device, pool.first, pool.second));
 }
 
 void quarry_torch_set_oom_thrower(quarry_torch_oom_thrower thrower) {

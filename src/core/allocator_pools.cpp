@@ -79,7 +79,11 @@ Status Allocator::begin_pool(const Route& route) {
       route.kind == Route::Kind::kCapture || route.kind == Route::Kind::kFilter;
   Status ready = device.value()->prepare_pool(route.pool, may_capture);
   if (!ready.is_ok()) return ready;
-  return router_.begin(route);
+  if (Status begun = router_.begin(route); !begun.is_ok()) return begun;
+  // A release meanwhile has ended the routes that there were, and this one came after it.
+  Status is_there = device.value()->prepare_pool(route.pool, false);
+  if (!is_there.is_ok()) router_.end_all(route.device, route.pool);
+  return is_there;
 }
 
 Status Allocator::end_pool(DeviceId id, PoolId pool) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // libquarry_torch.so: makes a request that Quarry cannot meet a torch.OutOfMemoryError in Python.
-// The one file that includes PyTorch's headers, and only c10's exceptions; built against the
+// Includes only c10's exceptions, so that it builds where PyTorch has no CUDA. Built against the
 // installed PyTorch, whose classes may differ from version to version. It works by being loaded,
-// after `import torch`; the functions to call are those of libquarry.so.
+// after `import torch`.
 #include <c10/util/Exception.h>
 
 #include "quarry/quarry_torch.h"

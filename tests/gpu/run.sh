@@ -77,7 +77,7 @@ part_replay() {
 part_torch() {
   build release -DQUARRY_BUILD_BENCH=ON
   local model
-  for model in vision training llm; do
+  for model in vision training llm graphs; do
     step "PyTorch $model, 7 runs" timeout 300 python3 examples/pytorch/compare.py \
       --models "$model" --json "${OUT:-/tmp}/torch-$model.json"
   done

@@ -316,5 +316,23 @@ TEST_F(PoolBackend, ThreadsBeginAndEndOnePoolWhileOthersAllocate) {
   EXPECT_EQ(backend_.unused, 1);
 }
 
+// A route to a pool that is gone would have requests ask for it for ever.
+TEST_F(PoolBackend, APoolMayBeReleasedWhileAnotherThreadBeginsIt) {
+  for (int round = 0; round < 500; ++round) {
+    quarry_pool pool = QUARRY_POOL_DEFAULT;
+    ASSERT_EQ(quarry_pool_create(0, nullptr, &pool), QUARRY_OK);
+    std::thread other([pool] { static_cast<void>(quarry_pool_begin_thread(pool)); });
+    EXPECT_EQ(quarry_pool_release(pool), QUARRY_OK);
+    other.join();
+    EXPECT_EQ(quarry_pool_end(pool), QUARRY_ERROR_INVALID_ARGUMENT);
+    const quarry_pool_filter all = [](quarry_stream, void*) { return 1; };
+    ASSERT_EQ(quarry_pool_create(0, nullptr, &pool), QUARRY_OK);
+    std::thread third([&] { static_cast<void>(quarry_pool_begin_filter(pool, all, nullptr)); });
+    EXPECT_EQ(quarry_pool_release(pool), QUARRY_OK);
+    third.join();
+    quarry_free(allocate(1000));
+  }
+}
+
 }  // namespace
 }  // namespace quarry

@@ -2,12 +2,10 @@
 // PyTorch's plug-in, called as PyTorch calls it: what each function returns, does and throws, over
 // the simulated device and its oracle. That Python sees torch.OutOfMemoryError is shown by
 // examples/pytorch/compare.py, which needs PyTorch and a GPU.
-#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
-#include <utility>
 
 #include "quarry/quarry.hpp"
 #include "quarry/quarry_torch.h"
@@ -22,16 +20,8 @@ using testing_support::make_stream;
 // What PyTorch casts the addresses to.
 using MallocFunction = void*(std::size_t, int, quarry_stream);
 using FreeFunction = void(void*, std::size_t, int, quarry_stream);
-using PoolId = std::pair<std::uint64_t, std::uint64_t>;
-using BeginFunction = void(int, PoolId, std::function<bool(quarry_stream)>);
-using EndFunction = void(int, PoolId);
 static_assert(std::is_same_v<decltype(quarry_torch_malloc), MallocFunction>);
 static_assert(std::is_same_v<decltype(quarry_torch_free), FreeFunction>);
-
-template <class Wanted, class Given>
-Wanted* from_address(Given* function) {
-  return reinterpret_cast<Wanted*>(reinterpret_cast<void*>(function));
-}
 
 quarry_stream to_c(StreamRef stream) {
   return make_stream(static_cast<std::uint64_t>(stream.handle));
@@ -241,26 +231,6 @@ TEST_F(TorchPlugin, TheBaseOfABlockIsItsSegment) {
   int on_the_host = 0;
   EXPECT_TRUE(says(catch_text<Error>([&] { quarry_torch_base_alloc(&on_the_host, &bytes); }),
                    "is not inside a live block"));
-}
-
-TEST_F(TorchPlugin, PoolsAreRefusedByNameAndReleasingOneDoesNotThrow) {
-  // As PyTorch's C++ side calls what Python gave it as a number.
-  const auto begin = from_address<BeginFunction>(&quarry_torch_begin_allocate_to_pool);
-  const auto end = from_address<EndFunction>(&quarry_torch_end_allocate_to_pool);
-  const auto release = from_address<EndFunction>(&quarry_torch_release_pool);
-  const auto filter = [](quarry_stream) { return true; };
-  for (const std::string& text : {catch_text<Error>([&] {
-                                    begin(1, {0, 77}, filter);
-                                  }),
-                                  catch_text<Error>([&] {
-                                    end(1, {0, 77});
-                                  })}) {
-    EXPECT_TRUE(says(text, "CUDA graphs and torch.cuda.MemPool are not supported yet")) << text;
-    EXPECT_TRUE(says(text, "(0, 77) of device 1")) << text;
-  }
-  testing::internal::CaptureStderr();
-  release(1, {0, 77});
-  EXPECT_TRUE(says(testing::internal::GetCapturedStderr(), "event=pool_release_ignored"));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ expect(error is None, error)  # 100 bytes of device 0 on stream 0
 core.quarry_set_limit(0, ctypes.c_uint64(4096))
 
 error = catch(lambda: torch._C._cuda_releasePool(0, (0, 3)))
-expect(type(error) is RuntimeError and "are not supported yet" in str(error), error)
+expect(type(error) is RuntimeError and "(0, 3) of device 0 is not begun" in str(error), error)
 error = catch(lambda: torch._C._cuda_setMemoryFraction(0.5, 9))
 expect(type(error) is RuntimeError and "device is 9" in str(error), error)
 

@@ -48,8 +48,8 @@ text = catch(lambda: quarry_allocator.enable(sys.argv[2]))
 expect("called already" in text, text)
 os.environ["QUARRY_DRIVER"] = "sim"  # read at the first call of the library, which is below
 
-setters = {name for name in dir(torch.cuda.memory._get_current_allocator().allocator())
-           if name.startswith("set_")}  # fmt: skip
+# The plug-in class of PyTorch, which works without libquarry_torch.so.
+setters = {name for name in dir(torch._C._cuda_customAllocator(1, 1)) if name.startswith("set_")}
 expect(setters == set(quarry_allocator.HOOKS), setters)
 
 torch._C._cuda_emptyCache()
@@ -60,8 +60,13 @@ expect(figures["reserved_bytes.all.peak"] == 0, figures)
 text = catch(lambda: torch._C._cuda_setMemoryFraction(2.0, 0))
 expect(text.startswith("Quarry: ") and "2" in text, text)
 text = catch(lambda: torch._C._cuda_endAllocateToPool(0, (0, 5)))
-expect("not supported yet (pool (0, 5) of device 0" in text, text)
+expect("pool (0, 5) of device 0 is not begun" in text, text)
+torch._C._cuda_beginAllocateCurrentThreadToPool(0, (0, 5))
+expect(quarry_allocator.pool_stats()[(0, 5)]["use_count"] == 1, quarry_allocator.pool_stats())
+torch._C._cuda_endAllocateToPool(0, (0, 5))
 torch._C._cuda_releasePool(0, (0, 5))
+expect(quarry_allocator.pool_stats() == {}, quarry_allocator.pool_stats())
+torch._C._cuda_releasePool(0, (0, 5))  # one too many is logged
 text = catch(lambda: quarry_allocator.memory_stats(7))
 expect("device is 7" in text, text)
 quarry_allocator.reset_peak_memory_stats()

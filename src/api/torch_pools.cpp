@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// PyTorch's plug-in: graph captures and torch.cuda.MemPool. Pools have PyTorch's own names.
+#include <fmt/format.h>
+
+#include <functional>
+
+#include "api/pool_boundary.hpp"
+#include "api/torch_failure.hpp"
+#include "base/log.hpp"
+#include "quarry/quarry_torch.h"
+
+using namespace quarry;
+
+namespace {
+
+PoolId to_id(quarry_torch_pool_id pool) {
+  return {pool.first, pool.second};
+}
+
+void log_unless_ok(const char* event, quarry_torch_pool_id pool, quarry_status status) noexcept {
+  if (status == QUARRY_OK) return;
+  try {
+    log_error(fmt::format("event={} pool={},{} text=\"{}\"", event, pool.first, pool.second,
+                          quarry_get_last_error()));
+  } catch (...) {
+    // Without host memory there is nothing to say it with.
+  }
+}
+
+quarry_status change(int device, quarry_torch_pool_id pool, const PoolChange& change) noexcept {
+  return run_with_pools(
+      [&](Allocator& allocator) { return allocator.change_pool(device, to_id(pool), change); });
+}
+
+// A pool that is not on the device has nothing to trim.
+Status trim_on(Allocator& allocator, DeviceId device, PoolId pool) {
+  if (!allocator.get_pool_report(device, pool).is_ok()) return {};
+  return allocator.trim_pool(device, pool);
+}
+
+}  // namespace
+
+void quarry_torch_begin_allocate_to_pool(int device, quarry_torch_pool_id pool, void* filter) {
+  using Filter = std::function<bool(quarry_stream)>;
+  throw_unless_ok(run_with_pools([&](Allocator& allocator) -> Status {
+    const auto* passed = static_cast<const Filter*>(filter);
+    if (passed == nullptr || !*passed) return require(nullptr, "filter");
+    Status held = allocator.retain_pool(device, to_id(pool));
+    if (!held.is_ok()) return held;
+    Status begun = allocator.begin_pool(
+        {Route::Kind::kFilter, device, to_id(pool), {}, make_safe_filter(*passed)});
+    if (!begun.is_ok()) static_cast<void>(allocator.release_pool(device, to_id(pool)));
+    return begun;
+  }));
+}
+
+void quarry_torch_end_allocate_to_pool(int device, quarry_torch_pool_id pool) {
+  throw_unless_ok(run_with_pools(
+      [&](Allocator& allocator) { return allocator.end_pool(device, to_id(pool)); }));
+}
+
+void quarry_torch_release_pool(int device, quarry_torch_pool_id pool) {
+  log_unless_ok("pool_release_failed", pool, run_with_pools([&](Allocator& allocator) {
+                  return allocator.release_pool(device, to_id(pool));
+                }));
+}
+
+void quarry_torch_retain_pool(int device, quarry_torch_pool_id pool,
+                              const quarry_pool_options* options) {
+  throw_unless_ok(run_with_pools([&](Allocator& allocator) -> Status {
+    auto read = read_pool_options(options);
+    if (!read.is_ok()) return std::move(read).status();
+    return allocator.retain_pool(device, to_id(pool), read.value());
+  }));
+}
+
+int quarry_torch_get_pool_use_count(int device, quarry_torch_pool_id pool) {
+  int count = 0;
+  throw_unless_ok(run_with_pools([&](Allocator& allocator) -> Status {
+    auto reports = allocator.get_pool_reports(device);
+    if (!reports.is_ok()) return std::move(reports).status();
+    for (const PoolReport& report : reports.value()) {
+      if (report.id == to_id(pool)) count = report.use_count;
+    }
+    return {};
+  }));
+  return count;
+}
+
+void quarry_torch_set_pool_use_on_oom(int device, quarry_torch_pool_id pool, int use_on_oom) {
+  PoolChange wanted;
+  wanted.use_on_oom = use_on_oom != 0;
+  const quarry_status status = change(device, pool, wanted);
+  if (use_on_oom == 0) return log_unless_ok("pool_change_failed", pool, status);
+  throw_unless_ok(status);
+}
+
+void quarry_torch_set_pool_no_split(int device, quarry_torch_pool_id pool) {
+  PoolChange wanted;
+  wanted.no_split = true;
+  throw_unless_ok(change(device, pool, wanted));
+}
+
+void quarry_torch_trim_pool(quarry_torch_pool_id pool) {
+  log_unless_ok("pool_trim_failed", pool, run_with_pools([&](Allocator& allocator) {
+                  Status last;
+                  for (DeviceId device = 0; device < allocator.device_count(); ++device) {
+                    Status trimmed = trim_on(allocator, device, to_id(pool));
+                    if (!trimmed.is_ok()) last = std::move(trimmed);
+                  }
+                  return last;
+                }));
+}
