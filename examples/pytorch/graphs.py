@@ -24,7 +24,7 @@ TOKENS = {"full": 64, "quick": 24, "tiny": 6}
 
 
 class Decoder:
-    """Greedy decoding by one token, into caches of fixed size: no shape depends on the position."""
+    """Greedy decoding by one token, into caches of a fixed size: no shape depends on the place."""
 
     def __init__(self, device, size, most):
         layers, width, self.heads, hidden, vocabulary, context = SIZES[size]
