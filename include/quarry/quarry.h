@@ -133,7 +133,7 @@ QUARRY_API quarry_status quarry_configure(const char* conf);
 // Writes the options as quarry_configure takes them, with a final 0, into `buffer` of
 // `buffer_bytes` bytes: every one that decides what the allocator does. Left out are PyTorch's
 // expandable_segments (an alias of segments), release_lock_on_cudamalloc (and its alias
-// release_lock_on_hipmalloc), backend and graph_capture_record_stream_reuse, which have one value.
+// release_lock_on_hipmalloc) and backend, which have one value.
 // `*needed_bytes` (may be NULL) gets the size with the 0. If the buffer is too small:
 // QUARRY_ERROR_INVALID_ARGUMENT, and as much as fits. buffer may be NULL if buffer_bytes is 0:
 // then QUARRY_OK, to ask for the size.

@@ -205,6 +205,11 @@ constexpr ConfigOption kOptions[] = {
     {"graph_capture_reclaim", "True or False", "True or False", "True",
      "Inside captures, too, give cached memory back to make room; PyTorch refuses instead.",
      [](const ConfigItem& i, Config& c) { return read_bool(i, c.graph_capture_reclaim); }},
+    {"graph_capture_record_stream_reuse", "True or False", "True or False", "False",
+     "Inside a capture, reuse what other streams of it used once the graph proves the order.",
+     [](const ConfigItem& i, Config& c) {
+       return read_bool(i, c.graph_capture_record_stream_reuse);
+     }},
     {"graph_pools", "word", "begin or automatic", "begin",
      "Pools of captures: begun by calls, or made for each graph, by asking the driver every time.",
      [](const ConfigItem& i, Config& c) { return apply_graph_pools(i, c); }},
@@ -231,12 +236,6 @@ constexpr ConfigOption kOptions[] = {
      "No lock is held during driver allocations; Quarry always works so.", apply_release_lock},
     {"release_lock_on_hipmalloc", "True or False", "True", "True",
      "Upstream's second name of release_lock_on_cudamalloc.", apply_release_lock},
-    {"graph_capture_record_stream_reuse", "True or False", "False", "False",
-     "Reuse, inside a capture, of blocks that other streams of the capture used.",
-     [](const ConfigItem& i, Config&) {
-       return expect_only(i, "False", {"True"},
-                          "needs private pools of captures, which this version does not have yet");
-     }},
 };
 
 // Keys of upstream's and of later versions, so that a message can say more than "unknown".

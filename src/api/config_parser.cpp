@@ -182,11 +182,13 @@ std::string format_config(const Config& config) {
       "large_segment_size_mb:{},max_split_size_mb:{},max_non_split_rounding_mb:{},"
       "garbage_collection_threshold:{},roundup_power2_divisions:[{}],"
       "per_process_memory_fraction:{},throw_on_cudamalloc_oom:{},upstream_quirks:{},"
-      "graph_capture_reclaim:{},graph_pools:{},segments:plain,thread_cache:{}",
+      "graph_capture_reclaim:{},graph_capture_record_stream_reuse:{},graph_pools:{},segments:"
+      "plain,thread_cache:{}",
       config.large_segment_bytes >> 20, max_split, config.max_non_split_rounding_bytes >> 20,
       config.garbage_collection_threshold, divisions, config.per_process_memory_fraction,
       write_bool(config.throw_on_cudamalloc_oom), write_bool(config.upstream_quirks),
       write_bool(config.graph_capture_reclaim),
+      write_bool(config.graph_capture_record_stream_reuse),
       config.automatic_graph_pools ? "automatic" : "begin", write_bool(config.thread_cache));
 }
 

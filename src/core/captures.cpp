@@ -8,8 +8,9 @@
 //   captures gave back before (whoever shares a pool between graphs promises not to run them at
 //   once), from memory of the pool that is idle, or fresh from the driver.
 // - What a capture was given stays with the pool's captures until the pool is released. Freed
-//   inside its capture, a block is free at once for that stream's captures; freed later, when work
-//   outside of captures may have used it too, once the host has seen that work done.
+//   inside its capture, a block is free at once for that stream's captures, unless other streams
+//   use it: then when the capture has ended, or comes after those uses (capture_order.hpp). Freed
+//   later, when work outside of captures may have used it too, once the host has seen that done.
 //
 // Whether a stream captures, and in which capture it is, the driver is asked; that a pool is begun
 // says nothing of it.
@@ -20,23 +21,15 @@
 
 namespace quarry {
 
-// None also where it cannot be told: for another thread's per-thread default stream. Makes no call
-// on a stream whose handle may be gone.
-CaptureId DeviceAllocator::find_capture(const Stream& stream) {
-  if (!stream.is_live()) return {};
-  if (stream.is_per_thread() && stream.thread != get_thread_token()) return {};
-  const auto info = driver_.get_capture_info(stream.ref);
-  const bool is_active = info.is_ok() && info.value.status == CaptureStatus::kActive;
-  return is_active ? info.value.id : CaptureId::kNone;
-}
-
 // A request to a private pool, of a stream that captures or not.
 void DeviceAllocator::enter_capture(Request& request) {
   Stream& stream = *request.stream;
-  request.capture = find_capture(stream);
+  request.capture = captures_.find(stream);
   if (!request.is_captured()) return;
   request.stream = &get_captured_stream(*request.pool, stream);
-  note_capture(stream, request.capture, request.pool->id);
+  captures_.note(stream, request.capture, request.pool->id);
+  captures_.collect_in_order(stream, request.pool->id, done_);
+  complete_done();
 }
 
 Stream& DeviceAllocator::get_captured_stream(MemPool& pool, Stream& stream) {
@@ -60,49 +53,36 @@ void DeviceAllocator::end_captured_stream(MemPool& pool, const Stream& drained) 
   release_reference(captured);
 }
 
-ServedCapture& DeviceAllocator::note_capture(Stream& stream, CaptureId id, PoolId pool) {
-  for (ServedCapture& capture : captures_) {
-    if (capture.stream == &stream && capture.id == id && capture.pool == pool) return capture;
-  }
-  ++stream.references;
-  captures_.push_back({&stream, id, pool, {}});
-  return captures_.back();
-}
-
 // A block that a capture was given is freed: its own stream's part.
 void DeviceAllocator::guard_captured(Block& block) {
   CaptureModeBracket bracket(driver_);
   Stream* const base = block.owner->base;
   const CaptureId capture = std::exchange(block.capture, CaptureId::kNone);
-  if (base == nullptr || find_capture(*base) == capture) return;
+  if (base == nullptr || captures_.find(*base) == capture) return;
   fences_.guard(block, *base);
   set_owner(block, *block.segment->pool->captured_idle);
 }
 
-// Another stream of the same capture uses the block: inside, nothing tells when that is over.
-void DeviceAllocator::wait_for_capture(Block& block, const ForeignUse& use) {
-  ++block.pending_fences;
-  note_capture(*use.stream, use.capture, block.segment->pool->id).waiters.push_back(&block);
+bool DeviceAllocator::is_in_capture(const ForeignUse& use) {
+  return use.capture != CaptureId::kNone && use.capture == captures_.find(*use.stream);
 }
 
-// Lets go of captures that have ended, well or not.
-void DeviceAllocator::collect_captures() {
-  for (std::size_t i = 0; i < captures_.size();) {
-    Stream& stream = *captures_[i].stream;
-    const bool can_tell = !stream.is_per_thread() || stream.thread == get_thread_token();
-    const bool has_ended =
-        !stream.is_live() || (can_tell && find_capture(stream) != captures_[i].id);
-    if (!has_ended) {
-      ++i;
-      continue;
-    }
-    for (Block* block : captures_[i].waiters) {
-      if (--block->pending_fences == 0) complete_free(*block);
-    }
-    std::swap(captures_[i], captures_.back());
-    captures_.pop_back();
-    release_reference(stream);
+// Other streams that capture use the block. When that is over inside the capture, only the graph
+// can tell, and is asked only if that is wished for.
+void DeviceAllocator::wait_for_captures(Block& block, const std::vector<ForeignUse>& uses) {
+  const PoolId pool = block.segment->pool->id;
+  Stream* const base = block.owner->base;
+  const bool is_one_capture =
+      base != nullptr && captures_.find(*base) == block.capture &&
+      std::ranges::all_of(uses, [&](const auto& use) { return use.capture == block.capture; });
+  if (config_.graph_capture_record_stream_reuse && is_one_capture) {
+    std::vector<const Stream*> users;
+    for (const ForeignUse& use : uses)
+      users.push_back(use.stream);
+    if (captures_.wait_in_order(block, *base, block.capture, pool, users)) return;
   }
+  for (const ForeignUse& use : uses)
+    captures_.wait(block, *use.stream, use.capture, pool);
 }
 
 // Free memory of the pool whose streams the host sees done becomes idle, so that captures may have
@@ -117,14 +97,11 @@ void DeviceAllocator::adopt_finished(MemPool& pool) {
   }
 }
 
-bool DeviceAllocator::is_any_capture_active() {
-  collect_captures();
-  return !captures_.empty();
-}
-
 // Whether a request may have cached memory given back to the driver.
 bool DeviceAllocator::may_reclaim() {
-  return config_.graph_capture_reclaim || !is_any_capture_active();
+  if (config_.graph_capture_reclaim) return true;
+  settle_frees();
+  return !captures_.is_any();
 }
 
 }  // namespace quarry

@@ -34,6 +34,10 @@ struct Config {
   // Inside a capture, too, cached memory may be given back to the driver to make room. False: as
   // PyTorch, which rather refuses. graph_capture_reclaim.
   bool graph_capture_reclaim = true;
+  // Inside a capture, reuse a freed block that other streams of it used as soon as the graph shows
+  // that those uses come first. Else when the capture has ended.
+  // graph_capture_record_stream_reuse.
+  bool graph_capture_record_stream_reuse = false;
   // Every capture is routed to a pool of its own, which lives as long as its graph, with no begin
   // and end: the driver is asked at every request. graph_pools:automatic.
   bool automatic_graph_pools = false;

@@ -43,7 +43,8 @@ DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
       config_(config),
       fraction_(config.per_process_memory_fraction),
       streams_(device),
-      fences_(shared.driver, device) {
+      fences_(shared.driver, device),
+      captures_(shared.driver, streams_) {
   stock_.set_source(block_source_);
   MutexLock lock(mutex_);
   update_routing();
@@ -98,21 +99,19 @@ Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes, Byte
 void DeviceAllocator::settle_frees() {
   if (gone_graphs_->has_news()) [[unlikely]]
     release_pools_of_gone_graphs();
-  if (queued_frees_.empty() && fences_.is_idle() && captures_.empty()) return;
+  if (queued_frees_.empty() && fences_.is_idle() && !captures_.is_any()) return;
   if (is_driver_callback_thread()) return;
   CaptureModeBracket bracket(driver_);
   for (Block* block : queued_frees_)
     start_free(*block);
   queued_frees_.clear();
-  collect_captures();
+  captures_.collect_ended(done_);
   collect_fences();
 }
 
 void DeviceAllocator::collect_fences() {
   fences_.collect(done_, drained_);
-  for (Block* block : done_)
-    complete_free(*block);
-  done_.clear();
+  complete_done();
   for (Stream* stream : drained_)
     adopt_as_idle(*stream);
   drained_.clear();
@@ -276,16 +275,26 @@ void DeviceAllocator::start_free(Block& block) {
 
 void DeviceAllocator::guard_foreign_uses(Block& block) {
   CaptureModeBracket bracket(driver_);
-  while (ForeignUse* use = block.foreign_uses) {
-    block.foreign_uses = use->next;
-    if (use->capture != CaptureId::kNone && use->capture == find_capture(*use->stream)) {
-      wait_for_capture(block, *use);
+  std::vector<ForeignUse> captured;
+  for (const ForeignUse* use = block.foreign_uses; use != nullptr; use = use->next) {
+    if (is_in_capture(*use)) {
+      captured.push_back(*use);
     } else if (!is_own_stream(block, *use->stream)) {
       fences_.guard(block, *use->stream);
     }
+  }
+  if (!captured.empty()) wait_for_captures(block, captured);
+  while (ForeignUse* use = block.foreign_uses) {
+    block.foreign_uses = use->next;
     release_reference(*use->stream);
     foreign_uses_.give_back(use);
   }
+}
+
+void DeviceAllocator::complete_done() {
+  for (Block* block : done_)
+    complete_free(*block);
+  done_.clear();
 }
 
 // Nobody uses the block any more, but for work already queued on its owner's stream.
@@ -354,7 +363,7 @@ Status DeviceAllocator::record_stream(Address address, StreamHandle handle) noex
   }
   const bool is_captured = block->capture != CaptureId::kNone;
   ForeignUse* const use = foreign_uses_.take();
-  *use = {&stream, block->foreign_uses, is_captured ? find_capture(stream) : CaptureId::kNone};
+  *use = {&stream, block->foreign_uses, is_captured ? captures_.find(stream) : CaptureId::kNone};
   block->foreign_uses = use;
   ++stream.references;
   return Status::ok();

@@ -39,6 +39,7 @@
 #include "core/pool_options.hpp"
 #include "core/request.hpp"
 #include "core/routing.hpp"
+#include "core/served_captures.hpp"
 #include "core/size_policy.hpp"
 #include "core/stream_table.hpp"
 #include "core/thread_magazines.hpp"
@@ -164,6 +165,7 @@ class DeviceAllocator {
   void start_free(Block& block) QUARRY_REQUIRES(mutex_);
   void guard_foreign_uses(Block& block) QUARRY_REQUIRES(mutex_);
   void complete_free(Block& block) QUARRY_REQUIRES(mutex_);
+  void complete_done() QUARRY_REQUIRES(mutex_);
   InactiveSplitChange return_to_pool(Block& block) QUARRY_REQUIRES(mutex_);
   Block& coalesce(Block& block, InactiveSplitChange& change) QUARRY_REQUIRES(mutex_);
   void pool_insert(Block& block, InactiveSplitChange& change) QUARRY_REQUIRES(mutex_);
@@ -216,16 +218,14 @@ class DeviceAllocator {
   void for_each_pool(Visit visit) QUARRY_REQUIRES(mutex_);
 
   // --- captures.cpp: what captures were given, and give back ---
-  CaptureId find_capture(const Stream& stream) QUARRY_REQUIRES(mutex_);
   void enter_capture(Request& request) QUARRY_REQUIRES(mutex_);
   Stream& get_captured_stream(MemPool& pool, Stream& stream) QUARRY_REQUIRES(mutex_);
   void end_captured_stream(MemPool& pool, const Stream& drained) QUARRY_REQUIRES(mutex_);
   void guard_captured(Block& block) QUARRY_REQUIRES(mutex_);
-  ServedCapture& note_capture(Stream& stream, CaptureId id, PoolId pool) QUARRY_REQUIRES(mutex_);
-  void wait_for_capture(Block& block, const ForeignUse& use) QUARRY_REQUIRES(mutex_);
-  void collect_captures() QUARRY_REQUIRES(mutex_);
+  bool is_in_capture(const ForeignUse& use) QUARRY_REQUIRES(mutex_);
+  void wait_for_captures(Block& block, const std::vector<ForeignUse>& uses)
+      QUARRY_REQUIRES(mutex_);
   void adopt_finished(MemPool& pool) QUARRY_REQUIRES(mutex_);
-  bool is_any_capture_active() QUARRY_REQUIRES(mutex_);
   bool may_reclaim() QUARRY_REQUIRES(mutex_);
 
   // --- pool_checkpoint.cpp: back to an earlier layout ---
@@ -330,6 +330,7 @@ class DeviceAllocator {
   std::map<PoolId, std::unique_ptr<MemPool>> private_pools_ QUARRY_GUARDED_BY(mutex_);
   StreamTable streams_ QUARRY_GUARDED_BY(mutex_);
   Fences fences_ QUARRY_GUARDED_BY(mutex_);
+  ServedCaptures captures_ QUARRY_GUARDED_BY(mutex_);
   ObjectPool<Segment> segments_ QUARRY_GUARDED_BY(mutex_);
   BlockStock stock_ QUARRY_GUARDED_BY(mutex_);  // for blocks of streams without a lane
   ObjectPool<ForeignUse> foreign_uses_ QUARRY_GUARDED_BY(mutex_);
@@ -341,11 +342,9 @@ class DeviceAllocator {
 
   // Freed on threads that may not call the driver; pending until an ordinary call takes them on.
   std::vector<Block*> queued_frees_ QUARRY_GUARDED_BY(mutex_);
-  // Without duplicates.
   // Frees that are still to come of blocks which a restore has taken from their holders.
   std::map<Address, int> stale_claims_ QUARRY_GUARDED_BY(mutex_);
-  std::vector<ServedCapture> captures_ QUARRY_GUARDED_BY(mutex_);
-  // Scratch of collect_fences, kept for its capacity.
+  // Scratch of collect_fences and the like, kept for its capacity.
   std::vector<Block*> done_ QUARRY_GUARDED_BY(mutex_);
   std::vector<Stream*> drained_ QUARRY_GUARDED_BY(mutex_);
 

@@ -17,14 +17,6 @@
 
 namespace quarry {
 
-// A capture that a pool has served, and that may be under way still.
-struct ServedCapture {
-  Stream* stream = nullptr;  // with a reference
-  CaptureId id{};
-  PoolId pool;
-  std::vector<Block*> waiters;  // pending until the capture has ended
-};
-
 struct MemPool {
   MemPool() = default;  // the default pool
   MemPool(PoolId of, PoolOptions with) : id(of), options(std::move(with)) {}

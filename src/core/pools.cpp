@@ -156,10 +156,8 @@ Status DeviceAllocator::change_pool(PoolId id, const PoolChange& change) {
 }
 
 PoolReport DeviceAllocator::make_report(const MemPool& pool) {
-  PoolReport report{pool.id, pool.use_count, false, pool.stats, pool.options.limit_bytes};
-  for (const ServedCapture& capture : captures_)
-    report.has_active_capture |= capture.pool == pool.id;
-  return report;
+  return {pool.id, pool.use_count, captures_.is_any_of(pool.id), pool.stats,
+          pool.options.limit_bytes};
 }
 
 Result<PoolReport> DeviceAllocator::get_pool_report(PoolId id) {

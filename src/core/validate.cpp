@@ -216,10 +216,7 @@ void DeviceAllocator::validate_fences(const Sums& sums) const {
     for (const Block* block : fence.waiters)
       ++waits[block];
   });
-  for (const ServedCapture& capture : captures_) {
-    for (const Block* block : capture.waiters)
-      ++waits[block];
-  }
+  captures_.for_each_wait([&](const Block& block) { ++waits[&block]; });
   QUARRY_CHECK_EQ(sealed, fences_.outstanding_count());
   std::unordered_set<const Block*> queued(queued_frees_.begin(), queued_frees_.end());
   QUARRY_CHECK_EQ(queued.size(), queued_frees_.size());

@@ -73,6 +73,10 @@ class Scenario {
   // The user orders `stream` (of the block's device) after the block's stream, records and uses it
   // there.
   StatusCode record(Address address, StreamHandle stream);
+  // The user does not work with the block on that stream any more.
+  void forget(Address address, StreamHandle stream) {
+    live_.at(address).recorded.erase(resolve({live_.at(address).stream.device, stream}).handle);
+  }
   // Endless work on the stream, until complete.
   void busy(StreamRef stream);
   void busy(StreamHandle stream) { busy(StreamRef{0, stream}); }

@@ -139,5 +139,85 @@ TEST(C34, ABlockUsedByTwoStreamsOfACaptureIsNotReusedInIt) {
   EXPECT_NE(s.end_capture(s0, kP), sim::GraphId::kNone);
 }
 
+class C34WithProof : public testing::Test {
+ protected:
+  C34WithProof() {
+    s_.configure([](Config& config) { config.graph_capture_record_stream_reuse = true; });
+    s_.retain_pool(kP);
+    s_.begin_capture(s0_, kP);
+  }
+  ~C34WithProof() override { EXPECT_NE(s_.end_capture(s0_, kP), sim::GraphId::kNone); }
+  // A block of s0 that s1 uses, and that is freed before s0 has joined s1.
+  Address fork_with_block() {
+    const Address block = s_.malloc(8'388'608, s0_);
+    s_.fork(s0_, s1_);
+    s_.record(block, s1_);
+    s_.free(block);
+    return block;
+  }
+
+  CaptureScenario s_;
+  const StreamHandle s0_ = s_.make_stream();
+  const StreamHandle s1_ = s_.make_stream();
+};
+
+TEST_F(C34WithProof, ABlockIsReusedOnceTheGraphHasJoinedItsUses) {
+  const Address a = fork_with_block();
+  const Address b = s_.malloc(8'388'608, s0_);
+  EXPECT_NE(b, a);
+  s_.fork(s1_, s0_);
+  EXPECT_EQ(s_.malloc(8'388'608, s0_), a);
+}
+
+TEST_F(C34WithProof, AJoinOfAnotherStreamProvesNothing) {
+  const StreamHandle s2 = s_.make_stream();
+  const Address a = fork_with_block();
+  s_.fork(s0_, s2);
+  s_.fork(s2, s0_);
+  EXPECT_NE(s_.malloc(8'388'608, s0_), a);
+  s_.fork(s1_, s2);  // by a detour
+  s_.fork(s2, s0_);
+  EXPECT_EQ(s_.malloc(8'388'608, s0_), a);
+}
+
+TEST_F(C34WithProof, AFreeAfterTheJoinIsReusedAtOnce) {
+  const Address a = s_.malloc(8'388'608, s0_);
+  s_.fork(s0_, s1_);
+  s_.record(a, s1_);
+  s_.fork(s1_, s0_);
+  EXPECT_NE(s_.malloc(512, s0_), 0u);
+  s_.sim().use(s_.lifetime_of(a), {0, s0_});
+  s_.forget(a, s1_);  // s1 does not use it again
+  s_.free(a);
+  EXPECT_EQ(s_.malloc(8'388'608, s0_), a);
+}
+
+TEST_F(C34WithProof, ADriverThatCannotTellLeavesTheBlockToTheEnd) {
+  s_.sim().fail_call(DriverEntry::kGetCaptureFrontier, 1, DriverCode::kNotSupported);
+  const Address a = fork_with_block();
+  s_.fork(s1_, s0_);
+  EXPECT_NE(s_.malloc(8'388'608, s0_), a);
+}
+
+// Time belongs into benchmarks: here the driver's calls are counted, of which every node of the
+// graph needs one.
+TEST_F(C34WithProof, TwiceTheRoundsAreTwiceTheCallsAndNoMoreMemory) {
+  const auto count_calls = [&](int rounds) {
+    s_.sim().reset_call_counts();
+    for (int i = 0; i < rounds; ++i) {
+      fork_with_block();
+      s_.fork(s1_, s0_);
+    }
+    return s_.sim().call_count(DriverEntry::kGetPredecessors) +
+           s_.sim().call_count(DriverEntry::kGetCaptureFrontier);
+  };
+  const auto once = static_cast<double>(count_calls(1000));
+  const Bytes reserved = s_.reserved();
+  const auto twice = static_cast<double>(count_calls(2000));
+  EXPECT_GT(once, 1000.0);
+  EXPECT_LE(twice, 2.5 * once);
+  EXPECT_EQ(s_.reserved(), reserved);
+}
+
 }  // namespace
 }  // namespace quarry::test

@@ -70,7 +70,7 @@ TEST(ConfigOptions, EveryOptionSetsItsField) {
                        "graph_capture_reclaim:False,graph_pools:automatic,"
                        "expandable_segments:False,thread_cache:False,backend:native,"
                        "release_lock_on_cudamalloc:True,release_lock_on_hipmalloc:True,"
-                       "graph_capture_record_stream_reuse:False")
+                       "graph_capture_record_stream_reuse:True")
                        .config;
   EXPECT_EQ(c.large_segment_bytes, 32_MiB);
   EXPECT_EQ(c.max_split_bytes, 256_MiB);
@@ -83,6 +83,7 @@ TEST(ConfigOptions, EveryOptionSetsItsField) {
   EXPECT_FALSE(c.upstream_quirks);
   EXPECT_FALSE(c.graph_capture_reclaim);
   EXPECT_TRUE(c.automatic_graph_pools);
+  EXPECT_TRUE(c.graph_capture_record_stream_reuse);
 }
 
 TEST(ConfigOptions, EveryDefaultInTheTableIsTheDefaultOfTheConfig) {

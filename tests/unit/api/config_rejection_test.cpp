@@ -53,7 +53,7 @@ TEST(ConfigRefuses, ValuesThatThisVersionDoesNotHaveYet) {
       {"backend:cudaMallocAsync", {"'cudaMallocAsync'", "allowed: native"}},
       {"release_lock_on_cudamalloc:False", {"never holds its lock", "allowed: True"}},
       {"release_lock_on_hipmalloc:False", {"never holds its lock"}},
-      {"graph_capture_record_stream_reuse:True", {"not have yet", "allowed: False"}}};
+      {"graph_capture_record_stream_reuse:1", {"'1'", "neither True nor False"}}};
   expect_refused(cases, ParseMode::kStrict);
   expect_refused(cases, ParseMode::kLenient);
 }

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/served_captures.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/thread_state.hpp"
+
+namespace quarry {
+namespace {
+
+bool can_ask(const Stream& stream) noexcept {
+  return !stream.is_per_thread() || stream.thread == get_thread_token();
+}
+
+}  // namespace
+
+CaptureId ServedCaptures::find(const Stream& stream) const noexcept {
+  if (!stream.is_live() || !can_ask(stream)) return CaptureId::kNone;
+  const auto info = driver_.get_capture_info(stream.ref);
+  const bool is_active = info.is_ok() && info.value.status == CaptureStatus::kActive;
+  return is_active ? info.value.id : CaptureId::kNone;
+}
+
+bool ServedCaptures::is_any_of(PoolId pool) const noexcept {
+  return std::ranges::any_of(captures_, [&](const auto& capture) { return capture.pool == pool; });
+}
+
+ServedCaptures::Capture& ServedCaptures::get(Stream& stream, CaptureId id, PoolId pool) {
+  for (Capture& capture : captures_) {
+    if (capture.stream == &stream && capture.id == id && capture.pool == pool) return capture;
+  }
+  Capture& capture = captures_.emplace_back();
+  capture.stream = &stream;
+  capture.id = id;
+  capture.pool = pool;
+  ++stream.references;
+  return capture;
+}
+
+void ServedCaptures::wait(Block& block, Stream& stream, CaptureId id, PoolId pool) {
+  get(stream, id, pool).waiters.push_back(&block);
+  ++block.pending_fences;
+}
+
+bool ServedCaptures::wait_in_order(Block& block, Stream& stream, CaptureId id, PoolId pool,
+                                   const std::vector<const Stream*>& users) {
+  std::vector<GraphNode> markers;
+  for (const Stream* user : users) {
+    if (driver_.get_capture_frontier(user->ref, markers) != DriverCode::kSuccess) return false;
+  }
+  if (get(stream, id, pool).order->add(block, markers)) ++block.pending_fences;
+  return true;
+}
+
+bool ServedCaptures::has_ended(const Capture& capture) const noexcept {
+  const Stream& stream = *capture.stream;
+  return !stream.is_live() || (can_ask(stream) && find(stream) != capture.id);
+}
+
+void ServedCaptures::drop_waits(std::vector<Block*>& blocks, std::size_t from) {
+  const auto begin = blocks.begin() + static_cast<std::ptrdiff_t>(from);
+  const auto waits = [](Block* block) { return --block->pending_fences > 0; };
+  blocks.erase(std::remove_if(begin, blocks.end(), waits), blocks.end());
+}
+
+void ServedCaptures::collect_ended(std::vector<Block*>& done) {
+  for (std::size_t i = 0; i < captures_.size();) {
+    if (!has_ended(captures_[i])) {
+      ++i;
+      continue;
+    }
+    const std::size_t from = done.size();
+    Capture capture = std::move(captures_[i]);
+    captures_[i] = std::move(captures_.back());
+    captures_.pop_back();
+    done.insert(done.end(), capture.waiters.begin(), capture.waiters.end());
+    capture.order->end(done);
+    drop_waits(done, from);
+    --capture.stream->references;
+    streams_.drop_if_unused(*capture.stream);
+  }
+}
+
+void ServedCaptures::collect_in_order(const Stream& stream, PoolId pool,
+                                      std::vector<Block*>& done) {
+  const std::size_t from = done.size();
+  for (Capture& capture : captures_) {
+    if (capture.stream != &stream || capture.pool != pool || capture.order->is_empty()) continue;
+    static_cast<void>(capture.order->advance(driver_, stream.ref, done));
+  }
+  drop_waits(done, from);
+}
+
+}  // namespace quarry

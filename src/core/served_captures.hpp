@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The captures that a device's private pools have served and that may be under way still, and the
+// blocks that wait for something inside them. Whether one is under way the driver is asked.
+//
+// Invariant: a block's pending_fences counts the captures that list it, as it counts fences.
+//
+// Guarded by the device's mutex. Makes no driver call on a stream whose handle may be gone, nor in
+// another thread's name.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/block.hpp"
+#include "core/capture_order.hpp"
+#include "core/pool_id.hpp"
+#include "core/stream_table.hpp"
+#include "driver/driver.hpp"
+
+namespace quarry {
+
+class ServedCaptures {
+ public:
+  ServedCaptures(Driver& driver, StreamTable& streams) noexcept
+      : driver_(driver), streams_(streams) {}
+
+  // The capture that the stream is in; kNone also where it cannot be told.
+  CaptureId find(const Stream& stream) const noexcept;
+  // A request of the stream, in that capture, is served from the pool.
+  void note(Stream& stream, CaptureId id, PoolId pool) {
+    static_cast<void>(get(stream, id, pool));
+  }
+  bool is_any() const noexcept { return !captures_.empty(); }
+  bool is_any_of(PoolId pool) const noexcept;
+
+  // `block` waits until the stream's capture has ended.
+  void wait(Block& block, Stream& stream, CaptureId id, PoolId pool);
+  // `block`, given to the capture on `stream`, waits until that stream comes after what each of
+  // `users`, in the same capture, has done so far. Not pending if that is so already. False, with
+  // nothing changed, if the driver cannot tell.
+  bool wait_in_order(Block& block, Stream& stream, CaptureId id, PoolId pool,
+                     const std::vector<const Stream*>& users);
+
+  // Both append the blocks that wait for nothing any longer.
+  void collect_ended(std::vector<Block*>& done);
+  void collect_in_order(const Stream& stream, PoolId pool, std::vector<Block*>& done);
+
+  // Calls visit(const Block&) for each wait.
+  template <class Visit>
+  void for_each_wait(Visit visit) const {
+    for (const Capture& capture : captures_) {
+      for (const Block* block : capture.waiters)
+        visit(*block);
+      capture.order->for_each(visit);
+    }
+  }
+
+ private:
+  struct Capture {
+    Stream* stream = nullptr;  // with a reference
+    CaptureId id{};
+    PoolId pool;
+    std::vector<Block*> waiters;
+    std::unique_ptr<CaptureOrder> order = std::make_unique<CaptureOrder>();
+  };
+  Capture& get(Stream& stream, CaptureId id, PoolId pool);
+  bool has_ended(const Capture& capture) const noexcept;
+  // Of blocks[from] on, keeps those that wait for nothing else.
+  static void drop_waits(std::vector<Block*>& blocks, std::size_t from);
+
+  Driver& driver_;
+  StreamTable& streams_;
+  std::vector<Capture> captures_;  // no two of one stream, capture and pool
+};
+
+}  // namespace quarry
