@@ -38,6 +38,10 @@ ServedCaptures::Capture& ServedCaptures::get(Stream& stream, CaptureId id, PoolI
   return capture;
 }
 
+void ServedCaptures::note(Stream& stream, CaptureId id, PoolId pool) {
+  get(stream, id, pool).thread = get_thread_token();
+}
+
 void ServedCaptures::wait(Block& block, Stream& stream, CaptureId id, PoolId pool) {
   get(stream, id, pool).waiters.push_back(&block);
   ++block.pending_fences;
@@ -45,11 +49,13 @@ void ServedCaptures::wait(Block& block, Stream& stream, CaptureId id, PoolId poo
 
 bool ServedCaptures::wait_in_order(Block& block, Stream& stream, CaptureId id, PoolId pool,
                                    const std::vector<const Stream*>& users) {
+  Capture& capture = get(stream, id, pool);
+  if (capture.thread != get_thread_token()) return false;
   std::vector<GraphNode> markers;
   for (const Stream* user : users) {
     if (driver_.get_capture_frontier(user->ref, markers) != DriverCode::kSuccess) return false;
   }
-  if (get(stream, id, pool).order->add(block, markers)) ++block.pending_fences;
+  if (capture.order->add(block, markers)) ++block.pending_fences;
   return true;
 }
 

@@ -27,9 +27,7 @@ class ServedCaptures {
   // The capture that the stream is in; kNone also where it cannot be told.
   CaptureId find(const Stream& stream) const noexcept;
   // A request of the stream, in that capture, is served from the pool.
-  void note(Stream& stream, CaptureId id, PoolId pool) {
-    static_cast<void>(get(stream, id, pool));
-  }
+  void note(Stream& stream, CaptureId id, PoolId pool);
   bool is_any() const noexcept { return !captures_.empty(); }
   bool is_any_of(PoolId pool) const noexcept;
 
@@ -37,7 +35,8 @@ class ServedCaptures {
   void wait(Block& block, Stream& stream, CaptureId id, PoolId pool);
   // `block`, given to the capture on `stream`, waits until that stream comes after what each of
   // `users`, in the same capture, has done so far. Not pending if that is so already. False, with
-  // nothing changed, if the driver cannot tell.
+  // nothing changed, if the driver cannot tell, or not to this thread: nobody locks a graph, so it
+  // is looked at only in calls of the thread that asked for memory on `stream` last.
   bool wait_in_order(Block& block, Stream& stream, CaptureId id, PoolId pool,
                      const std::vector<const Stream*>& users);
 
@@ -60,6 +59,7 @@ class ServedCaptures {
     Stream* stream = nullptr;  // with a reference
     CaptureId id{};
     PoolId pool;
+    std::uint64_t thread = 0;  // of the last request
     std::vector<Block*> waiters;
     std::unique_ptr<CaptureOrder> order = std::make_unique<CaptureOrder>();
   };

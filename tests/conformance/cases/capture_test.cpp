@@ -2,6 +2,8 @@
 // Cases from the field about memory of CUDA graphs: captures that fail, memory that is short in a
 // capture, reuse inside. Each under its number and with its figures. The scenario fails the test
 // on any hazard and on any capture that the allocator lost.
+#include <thread>
+
 #include "tests/support/capture_scenario.hpp"
 
 namespace quarry::test {
@@ -190,6 +192,18 @@ TEST_F(C34WithProof, AFreeAfterTheJoinIsReusedAtOnce) {
   s_.forget(a, s1_);  // s1 does not use it again
   s_.free(a);
   EXPECT_EQ(s_.malloc(8'388'608, s0_), a);
+}
+
+// The graph is its maker's: nobody else looks at it.
+TEST_F(C34WithProof, AFreeOfAnotherThreadWaitsForTheEnd) {
+  const Address a = s_.malloc(8'388'608, s0_);
+  s_.fork(s0_, s1_);
+  s_.record(a, s1_);
+  s_.sim().reset_call_counts();
+  std::thread([&] { s_.free(a); }).join();
+  EXPECT_EQ(s_.calls(DriverEntry::kGetCaptureFrontier), 0u);
+  s_.fork(s1_, s0_);
+  EXPECT_NE(s_.malloc(8'388'608, s0_), a);
 }
 
 TEST_F(C34WithProof, ADriverThatCannotTellLeavesTheBlockToTheEnd) {
