@@ -50,8 +50,8 @@ std::string at(const SourceFile& file, std::size_t line) {
   return file.path + ":" + std::to_string(line) + ": ";
 }
 
-constexpr std::string_view kCudaFolders[] = {"cuda", "tests/gpu", "bench/peers",
-                                             "bench/driver_facts"};
+constexpr std::string_view kCudaFolders[] = {"cuda", "tests/gpu", "examples/cuda_graph",
+                                             "bench/peers", "bench/driver_facts"};
 
 // Of the Toolkit, or of a library that comes with it or needs it.
 bool is_cuda_header(std::string_view name) {

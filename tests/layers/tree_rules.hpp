@@ -30,7 +30,8 @@ Violations check_layers(const SourceTree& tree, const Layers& layers);
 // Every "quoted" include names a file of the project.
 Violations check_quoted_includes(const SourceTree& tree);
 // Headers of the CUDA Toolkit and its libraries appear below cuda/ only, in tests/gpu, which runs
-// kernels, and in bench/peers, which measures other allocators.
+// kernels, in examples/cuda_graph, which captures them, and in bench/peers, which measures other
+// allocators.
 Violations check_cuda_headers(const SourceTree& tree);
 // The public headers include standard headers and each other; the C header only C's.
 Violations check_public_headers(const SourceTree& tree);

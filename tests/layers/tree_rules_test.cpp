@@ -111,6 +111,7 @@ TEST_F(TreeRulesTest, AQuotedIncludeOfNoFileIsFound) {
 TEST_F(TreeRulesTest, ACudaHeaderIsFoundWhereItMayNotBe) {
   write("cuda/good.cpp", "#include <cuda.h>\n");
   write("tests/gpu/good.cu", "#include <cuda_runtime.h>\n");
+  write("examples/cuda_graph/good.hpp", "#include <cuda.h>\n");
   write("bench/peers/good.cpp", "#include <rmm/cuda_device.hpp>\n");
   write("bench/bad.cpp", "#include <c10/cuda/CUDAFunctions.h>\n");
   write("src/core/bad.cpp", "#include <cuda_runtime_api.h>\n");
