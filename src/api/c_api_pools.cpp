@@ -115,6 +115,7 @@ quarry_status quarry_pool_release(quarry_pool pool) {
 // --- Whose requests it serves ---
 
 quarry_status quarry_pool_begin_thread(quarry_pool pool) {
+  note_thread_exit_duty();
   return begin(pool, {Route::Kind::kThread, 0, {}, {}, {}});
 }
 

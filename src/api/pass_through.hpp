@@ -42,6 +42,7 @@ class PassThrough {
   Status record_stream(Address address, StreamHandle stream) noexcept;
   Status retire_stream(StreamRef stream) noexcept;
   void retire_thread_streams() noexcept {}
+  std::size_t end_thread_pools() noexcept { return 0; }
   Status empty_cache(DeviceId device);
 
   void configure(const Config& config);

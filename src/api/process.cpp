@@ -77,10 +77,13 @@ void mark_child() {
 void leave_thread(void*) {
   const ProcessPin pin;
   if (pin.process() == nullptr) return;
-  const std::size_t dropped = pin.process()->visit([](auto& allocator) {
+  std::size_t begun = 0;
+  const std::size_t dropped = pin.process()->visit([&begun](auto& allocator) {
+    begun = allocator.end_thread_pools();
     allocator.retire_thread_streams();
     return allocator.free_gate().drop_holds_of_this_thread();
   });
+  if (begun > 0) log_warning("event=pool_ended reason=\"a thread ended and had it begun\"");
   if (dropped == 0) return;
   log_warning("event=guard_dropped reason=\"a thread ended while it held the driver-free guard\"");
 }

@@ -102,7 +102,8 @@ Status stop_process();
 // To be called when a thread names a stream: its per-thread default streams are retired when it
 // ends. Not at exit of the process, which ends no thread in this sense.
 void note_stream_use(StreamHandle stream) noexcept;
-// To be called before a thread takes the driver-free guard: its holds are dropped when it ends.
+// To be called before a thread takes the driver-free guard, or begins a pool for itself: both are
+// given up when it ends.
 void note_thread_exit_duty() noexcept;
 
 }  // namespace quarry

@@ -45,7 +45,11 @@ void quarry_torch_begin_allocate_to_pool(int device, quarry_torch_pool_id pool, 
   throw_unless_ok(run_with_pools([&](Allocator& allocator) -> Status {
     const auto* passed = static_cast<const Filter*>(filter);
     if (passed == nullptr || !*passed) return require(nullptr, "filter");
-    Status held = allocator.retain_pool(device, to_id(pool));
+    // As PyTorch's pools: what they have they keep while they are held. Others may have registered
+    // it by its address.
+    PoolOptions options;
+    options.no_recycle = true;
+    Status held = allocator.retain_pool(device, to_id(pool), options);
     if (!held.is_ok()) return held;
     Status begun = allocator.begin_pool(
         {Route::Kind::kFilter, device, to_id(pool), {}, make_safe_filter(*passed)});
@@ -70,7 +74,9 @@ void quarry_torch_retain_pool(int device, quarry_torch_pool_id pool,
   throw_unless_ok(run_with_pools([&](Allocator& allocator) -> Status {
     auto read = read_pool_options(options);
     if (!read.is_ok()) return std::move(read).status();
-    return allocator.retain_pool(device, to_id(pool), read.value());
+    PoolOptions wanted = read.value();
+    wanted.no_recycle = true;
+    return allocator.retain_pool(device, to_id(pool), wanted);
   }));
 }
 

@@ -188,13 +188,21 @@ Status Allocator::retire_stream(StreamRef stream) noexcept {
     return Status(StatusCode::kInvalidArgument,
                   "the legacy default stream is never destroyed, so it cannot be retired");
   }
-  return device.value()->retire_stream(stream.handle);
+  Status retired = device.value()->retire_stream(stream.handle);
+  if (retired.is_ok()) router_.forget_stream(stream);
+  return retired;
 }
 
 void Allocator::retire_thread_streams() noexcept {
   if (!check_alive().is_ok()) return;
   for (const auto& device : devices_)
     device->retire_thread_streams();
+  for (DeviceId device = 0; device < device_count(); ++device)
+    router_.forget_stream({device, StreamHandle::kPerThread});
+}
+
+std::size_t Allocator::end_thread_pools() {
+  return check_alive().is_ok() ? router_.end_routes_of_thread() : 0;
 }
 
 Status Allocator::empty_cache(DeviceId device) {

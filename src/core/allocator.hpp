@@ -113,6 +113,9 @@ class Allocator {
   // From now on requests that the route accepts are served from its pool; see CaptureRouter.
   Status begin_pool(const Route& route);
   Status end_pool(DeviceId device, PoolId pool);
+  // Ends what the calling thread has begun for itself; how many. For thread exit. (A stream that
+  // is retired ends the routes that name it.)
+  std::size_t end_thread_pools();
   // Waits for pending frees, and gives back the vacant segments that no capture was given; those
   // of a released pool all.
   Status trim_pool(DeviceId device, PoolId pool);

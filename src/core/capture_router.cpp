@@ -62,15 +62,45 @@ Status CaptureRouter::end(DeviceId device, PoolId pool) {
   return Status::ok();
 }
 
+template <class Predicate>
+std::size_t CaptureRouter::erase_all(Predicate is_meant) {
+  std::size_t count = 0;
+  while (true) {
+    const auto found =
+        std::ranges::find_if(entries_, [&](const auto& entry) { return is_meant(*entry); });
+    if (found == entries_.end()) return count;
+    erase(found);
+    ++count;
+  }
+}
+
 void CaptureRouter::end_all(DeviceId device, PoolId pool) {
   MutexLock lock(mutex_);
-  while (true) {
-    const auto found = std::ranges::find_if(entries_, [&](const auto& entry) {
-      return entry->route.device == device && entry->route.pool == pool;
-    });
-    if (found == entries_.end()) return;
-    erase(found);
-  }
+  erase_all([&](const Entry& entry) {
+    return entry.route.device == device && entry.route.pool == pool;
+  });
+}
+
+std::size_t CaptureRouter::end_routes_of_thread() {
+  if (!has_routes_.load(std::memory_order_relaxed)) return 0;
+  const std::uint64_t self = get_thread_token();
+  MutexLock lock(mutex_);
+  return erase_all([&](const Entry& entry) {
+    return entry.route.kind == Route::Kind::kThread && entry.thread == self;
+  });
+}
+
+void CaptureRouter::forget_stream(StreamRef stream) {
+  if (!has_routes_.load(std::memory_order_relaxed)) return;
+  const std::uint64_t self = get_thread_token();
+  MutexLock lock(mutex_);
+  erase_all([&](const Entry& entry) {
+    const bool names_stream =
+        entry.route.kind == Route::Kind::kStream || entry.route.kind == Route::Kind::kCapture;
+    const bool is_of_thread = stream.handle != StreamHandle::kPerThread || entry.thread == self;
+    return names_stream && is_of_thread && entry.route.device == stream.device &&
+           entry.route.stream == stream.handle;
+  });
 }
 
 // Releases the lock while it waits.

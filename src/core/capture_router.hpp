@@ -56,6 +56,11 @@ class CaptureRouter {
   // All routes to the pool, whatever their order.
   void end_all(DeviceId device, PoolId pool);
 
+  // The routes that the calling thread has begun for itself; how many. For the thread's end.
+  std::size_t end_routes_of_thread();
+  // The stream is gone: so are routes that name it.
+  void forget_stream(StreamRef stream);
+
   // Captures that no route accepts have a pool of their own.
   void set_automatic(bool is_automatic);
 
@@ -84,6 +89,8 @@ class CaptureRouter {
   bool accepts_by_capture(Entry& entry, StreamRef stream);
   bool is_innermost_of_thread(const Entry& entry) const QUARRY_REQUIRES(mutex_);
   void erase(Entries::iterator entry) QUARRY_REQUIRES(mutex_);
+  template <class Predicate>
+  std::size_t erase_all(Predicate is_meant) QUARRY_REQUIRES(mutex_);
 
   Driver& driver_;
   RoutingWord& routing_;

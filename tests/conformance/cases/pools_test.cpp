@@ -76,6 +76,26 @@ TEST_F(C85, ARouteOfAStreamDoesNotDependOnThreads) {
   EXPECT_TRUE(s_.allocator().end_pool(0, kP1).is_ok());
 }
 
+TEST_F(C85, AStreamThatIsRetiredEndsWhatWasBegunForIt) {
+  const StreamHandle side = s_.make_stream();
+  ASSERT_TRUE(s_.allocator().begin_pool({Route::Kind::kStream, 0, kP1, side, {}}).is_ok());
+  ASSERT_TRUE(s_.allocator().begin_pool({Route::Kind::kCapture, 0, kP2, side, {}}).is_ok());
+  ASSERT_TRUE(s_.allocator().retire_stream({0, side}).is_ok());
+  EXPECT_EQ(s_.allocator().end_pool(0, kP1).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(s_.allocator().end_pool(0, kP2).code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(C85, AThreadThatEndsEndsWhatItBegan) {
+  std::thread([&] {
+    begin(kP1);
+    begin(kP2);
+    EXPECT_EQ(s_.allocator().end_thread_pools(), 2u);
+    EXPECT_EQ(s_.allocator().end_thread_pools(), 0u);
+    EXPECT_NE(s_.malloc(512, kS0), 0u);
+  }).join();
+  EXPECT_EQ(blocks_of(kP1) + blocks_of(kP2), 0);
+}
+
 // Functions of the user over the simulated device, and what was asked of them.
 struct Backend {
   explicit Backend(SimDriver& driver) : sim(driver) {}

@@ -288,6 +288,13 @@ TEST_F(PoolApi, AThreadsRequestsAreServedUntilTheEnd) {
   EXPECT_EQ(blocks(pool), 1);
 }
 
+TEST_F(PoolApi, AThreadThatEndsGivesUpWhatItBegan) {
+  const quarry_pool pool = make_pool();
+  std::thread([&] { EXPECT_EQ(quarry_pool_begin_thread(pool), QUARRY_OK); }).join();
+  EXPECT_EQ(quarry_pool_begin_stream(pool, make_side_stream()), QUARRY_OK);
+  EXPECT_EQ(quarry_pool_end(pool), QUARRY_OK);
+}
+
 TEST_F(PoolApi, AStreamsRequestsAreServedFromAnyThread) {
   const quarry_pool pool = make_pool();
   const quarry_stream side = make_side_stream();
