@@ -5,6 +5,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
+#include <vector>
 
 namespace quarry::gpu {
 namespace {
@@ -65,6 +67,21 @@ __global__ void check_words(const std::uint32_t* words, std::uint64_t count, std
     wrong += words[i] != make_word(value, i) ? 1 : 0;
   }
   if (wrong != 0) atomicAdd(&wrong_words, wrong);
+}
+
+__global__ void add_words(std::uint32_t* words, const std::uint32_t* a, const std::uint32_t* b,
+                          std::uint32_t value, std::uint64_t count) {
+  const std::uint64_t stride = static_cast<std::uint64_t>(gridDim.x) * blockDim.x;
+  for (std::uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
+    words[i] = a[i] + (b != nullptr ? b[i] : 0) + value;
+  }
+}
+
+__global__ void set_words(std::uint32_t* words, std::uint32_t value, std::uint64_t count) {
+  const std::uint64_t stride = static_cast<std::uint64_t>(gridDim.x) * blockDim.x;
+  for (std::uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += stride) {
+    words[i] = value;
+  }
 }
 
 __global__ void do_nothing() {}
@@ -183,6 +200,29 @@ void check(std::uint64_t address, std::uint64_t bytes, std::uint32_t value, Stre
   check_words<<<count_blocks(words), kThreads, 0, to_cuda(stream)>>>(
       reinterpret_cast<const std::uint32_t*>(address), words, value);
   require(cudaGetLastError(), "check");
+}
+
+void add(std::uint64_t words, std::uint64_t a, std::uint64_t b, std::uint32_t value,
+         std::uint64_t count, Stream stream) {
+  add_words<<<count_blocks(count), kThreads, 0, to_cuda(stream)>>>(
+      reinterpret_cast<std::uint32_t*>(words), reinterpret_cast<const std::uint32_t*>(a),
+      reinterpret_cast<const std::uint32_t*>(b), value, count);
+  require(cudaGetLastError(), "add");
+}
+
+void set(std::uint64_t words, std::uint32_t value, std::uint64_t count, Stream stream) {
+  set_words<<<count_blocks(count), kThreads, 0, to_cuda(stream)>>>(
+      reinterpret_cast<std::uint32_t*>(words), value, count);
+  require(cudaGetLastError(), "set");
+}
+
+std::uint64_t sum(std::uint64_t words, std::uint64_t count) {
+  synchronize_device();
+  std::vector<std::uint32_t> read(count);
+  require(cudaMemcpy(read.data(), reinterpret_cast<const void*>(words), count * sizeof(read[0]),
+                     cudaMemcpyDeviceToHost),
+          "read words");
+  return std::accumulate(read.begin(), read.end(), std::uint64_t{0});
 }
 
 void order(Stream before, Stream after) {

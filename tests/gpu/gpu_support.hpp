@@ -67,6 +67,14 @@ void spin(Stream stream, std::uint64_t microseconds);
 void fill(std::uint64_t address, std::uint64_t bytes, std::uint32_t value, Stream stream);
 // Counts the words that are not what `fill` wrote, into a counter of the device.
 void check(std::uint64_t address, std::uint64_t bytes, std::uint32_t value, Stream stream);
+// words[i] = a[i] + b[i] + value, of 32 bits each; `b` 0 counts as words of 0. Into the graph on a
+// capturing stream.
+void add(std::uint64_t words, std::uint64_t a, std::uint64_t b, std::uint32_t value,
+         std::uint64_t count, Stream stream);
+// All words become `value`.
+void set(std::uint64_t words, std::uint32_t value, std::uint64_t count, Stream stream);
+// The sum of the words. Waits for the device.
+std::uint64_t sum(std::uint64_t words, std::uint64_t count);
 // Orders `after` behind what is on `before` now, as a user does: an event and a wait.
 void order(Stream before, Stream after);
 // What all checks since the last call counted. Waits for the device.

@@ -127,5 +127,38 @@ TEST_F(GraphPoolsTest, AGraphMayOutliveTheAllocator) {
   EXPECT_EQ(sim.destroy_graph(graph.value), DriverCode::kSuccess);
 }
 
+// Activations of a model of eight layers, of this size each.
+void run_model(CaptureScenario& s, StreamHandle stream, Bytes bytes) {
+  Address activation = s.malloc(bytes, stream);
+  for (int layer = 0; layer < 8; ++layer) {
+    const Address wide = s.malloc(bytes, stream);
+    const Address scratch = s.malloc(bytes, stream);
+    s.free(activation);
+    activation = s.malloc(bytes, stream);
+    s.free(scratch);
+    s.free(wide);
+  }
+  s.free(activation);
+}
+
+TEST(SharedGraphPool, TwentyBatchSizesTakeNoMoreThanTheLargest) {
+  constexpr PoolId kShared{0, 1}, kAlone{0, 2};
+  constexpr Bytes kSample = 262'144;
+  CaptureScenario s;
+  const StreamHandle side = s.make_stream();
+  for (const PoolId pool : {kShared, kAlone})
+    s.retain_pool(pool);
+  s.begin_capture(side, kAlone);
+  run_model(s, side, 160 * kSample);
+  EXPECT_NE(s.end_capture(side, kAlone), sim::GraphId::kNone);
+  for (Bytes batch = 160; batch > 0; batch -= 8) {
+    s.begin_capture(side, kShared);
+    run_model(s, side, batch * kSample);
+    EXPECT_NE(s.end_capture(side, kShared), sim::GraphId::kNone);
+  }
+  EXPECT_EQ(s.pool(kShared).stats.reserved_bytes.current,
+            s.pool(kAlone).stats.reserved_bytes.current);
+}
+
 }  // namespace
 }  // namespace quarry::test
