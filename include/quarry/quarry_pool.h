@@ -98,7 +98,9 @@ QUARRY_API quarry_status quarry_pool_begin_filter(quarry_pool pool, quarry_pool_
 
 // Ends what the calling thread began by begin_thread, in the opposite order of several; else what
 // anybody began. After the driver's end of the capture. Waits for calls of the filter in other
-// threads, after which `user` may go. QUARRY_ERROR_INVALID_ARGUMENT if nothing is begun.
+// threads, after which `user` may go. QUARRY_ERROR_INVALID_ARGUMENT if nothing is begun. Without a
+// call: the end of a thread ends what it began by begin_thread, quarry_stream_retire what names
+// the stream.
 QUARRY_API quarry_status quarry_pool_end(quarry_pool pool);
 
 // As quarry_malloc and quarry_malloc_aligned, from this pool whatever is begun.

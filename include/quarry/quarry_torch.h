@@ -67,6 +67,9 @@ QUARRY_API void quarry_torch_end_allocate_to_pool(int device, quarry_torch_pool_
 // quarry_pool_release. Does not throw, since PyTorch calls it in destructors; logs a failure.
 QUARRY_API void quarry_torch_release_pool(int device, quarry_torch_pool_id pool);
 
+// Pools of PyTorch keep what they have while they are held (QUARRY_POOL_NO_RECYCLE), as under its
+// own allocator.
+//
 // What torch.cuda.MemPool needs beyond the hooks, for libquarry_torch.so. retain makes the pool,
 // with the options, or holds it once more and leaves it as it is. use_count: 0 if there is none.
 // set_use_on_oom and set_no_split: see the flags of quarry_pool.h. trim: quarry_pool_trim of that
