@@ -117,6 +117,19 @@ Status allocate(void** ptr, size_t bytes, size_t alignment, int device, quarry_s
   return run([&] { return allocate(ptr, bytes, alignment, device, stream); });
 }
 
+// What no second glance at the thread's magazines is enough for.
+[[gnu::noinline]] quarry_status malloc_slowly(void** ptr, size_t bytes, int device,
+                                              quarry_stream stream) noexcept {
+  Allocator* const allocator = peek_allocator();
+  if (allocator != nullptr && ptr != nullptr) {
+    if (const Address address = allocator->take_from_lane({device, to_handle(stream)}, bytes)) {
+      *ptr = to_pointer(address);
+      return QUARRY_OK;
+    }
+  }
+  return allocate_slowly(ptr, bytes, kMinBlock, device, stream);
+}
+
 [[gnu::noinline]] void free_slowly(void* ptr) noexcept {
   const Status status =
       free_with_allocator(ptr, [ptr](auto& allocator) { return allocator.free(to_address(ptr)); });
@@ -196,20 +209,17 @@ quarry_status quarry_get_device_count(int* count) {
 // --- Memory ---
 
 // Most calls are served from the calling thread's magazines, most others from the stream's lane.
+// The two functions of a pair call nothing but in their last line, so that they save no registers.
 quarry_status quarry_malloc(void** ptr, size_t bytes, int device, quarry_stream stream) {
   Allocator* const allocator = peek_allocator();
   if (allocator != nullptr && ptr != nullptr) [[likely]] {
-    const StreamRef ref{device, to_handle(stream)};
-    if (const Address address = allocator->take_parked(ref, bytes)) [[likely]] {
-      *ptr = to_pointer(address);
-      return QUARRY_OK;
-    }
-    if (const Address address = allocator->take_from_lane(ref, bytes)) {
-      *ptr = to_pointer(address);
+    const Block* const block = allocator->take_parked({device, to_handle(stream)}, bytes);
+    if (block != nullptr) [[likely]] {
+      *ptr = to_pointer(block->address);
       return QUARRY_OK;
     }
   }
-  return allocate_slowly(ptr, bytes, kMinBlock, device, stream);
+  return malloc_slowly(ptr, bytes, device, stream);
 }
 
 quarry_status quarry_malloc_aligned(void** ptr, size_t bytes, size_t alignment, int device,

@@ -138,16 +138,15 @@ Result<PointerMap::Found> Allocator::take_from_user(Address address, const char*
   return found;
 }
 
-void Allocator::free_held(const PointerMap::Found& held,
-                          std::optional<StreamHandle> new_owner) noexcept {
-  devices_[static_cast<std::size_t>(held.device)]->free(*held.block, new_owner);
+void Allocator::free_elsewhere(Block& block, DeviceId device) noexcept {
+  devices_[static_cast<std::size_t>(device)]->free(block, std::nullopt);
 }
 
 // What is no live block of a running allocator.
 Status Allocator::free_other(Address address) {
   auto held = take_from_user(address, "free");
   if (!held.is_ok()) return std::move(held).status();
-  if (held.value().block != nullptr) free_held(held.value(), std::nullopt);
+  if (held.value().block != nullptr) free_held(*held.value().block, held.value().device);
   return Status::ok();
 }
 
@@ -155,7 +154,7 @@ Status Allocator::free_sized(Address address, Bytes bytes) noexcept {
   auto held = take_from_user(address, "free_sized");
   if (!held.is_ok() || held.value().block == nullptr) return std::move(held).status();
   const Bytes requested = held.value().block->requested_bytes;
-  if (!try_park(held.value())) free_held(held.value(), std::nullopt);
+  free_held(*held.value().block, held.value().device);
   if (bytes == requested) return Status::ok();
   DeviceAllocator& device = *devices_[static_cast<std::size_t>(held.value().device)];
   return device.fail_size_mismatch(bytes, requested);
@@ -164,7 +163,7 @@ Status Allocator::free_sized(Address address, Bytes bytes) noexcept {
 Status Allocator::free_on_stream(Address address, StreamHandle stream) noexcept {
   auto held = take_from_user(address, "free_on_stream");
   if (!held.is_ok() || held.value().block == nullptr) return std::move(held).status();
-  free_held(held.value(), stream);
+  devices_[static_cast<std::size_t>(held.value().device)]->free(*held.value().block, stream);
   return Status::ok();
 }
 

@@ -60,10 +60,11 @@ class Allocator {
   // its message. May wait for the device when memory is short.
   Result<Address> allocate(StreamRef stream, Bytes bytes, Bytes alignment = kMinBlock);
 
-  // The three ways that allocate tries in turn. A block that the calling thread has parked, or 0.
-  // Waits for nothing, calls no driver.
-  Address take_parked(StreamRef stream, Bytes bytes) noexcept;
-  // After that: from the stream's own free memory, or 0. Waits for its lane only, calls no driver.
+  // The three ways that allocate tries in turn. A block that the calling thread has parked; null,
+  // also where that would take a second look. Waits for nothing and calls nothing.
+  [[gnu::always_inline]] const Block* take_parked(StreamRef stream, Bytes bytes) noexcept;
+  // After that: with a second look, or from the stream's own free memory; or 0. Waits for its lane
+  // only, calls no driver.
   Address take_from_lane(StreamRef stream, Bytes bytes) noexcept;
   // The rest, and for whatever the others cannot serve.
   Result<Address> allocate_from_device(StreamRef stream, Bytes bytes, Bytes alignment);
@@ -177,9 +178,10 @@ class Allocator {
   Allocator(Driver& driver, const Config& config);
   static Status check_request(Bytes bytes, Bytes alignment);
   Result<Address> allocate_routed(StreamRef stream, Bytes bytes, Bytes alignment);
-  bool try_park(const PointerMap::Found& held) noexcept;
   Status free_other(Address address);
-  void free_held(const PointerMap::Found& held, std::optional<StreamHandle> new_owner) noexcept;
+  // What was taken from its user comes back: into its home, or elsewhere.
+  void free_held(Block& block, DeviceId device) noexcept;
+  void free_elsewhere(Block& block, DeviceId device) noexcept;
   // The block at `address`, taken from its user; on failure what is wrong with the address. A null
   // block for address 0.
   Result<PointerMap::Found> take_from_user(Address address, const char* call);
@@ -204,29 +206,32 @@ class Allocator {
 
 // --- The short way, inline: most calls end here, without any lock but the thread's own ---
 
-// 0: ask the device.
-inline Address Allocator::take_parked(StreamRef stream, Bytes bytes) noexcept {
+// No call on the way of a hit, so that it needs no registers but those that a C function may use
+// anyway; what is out of the ordinary begins again, elsewhere.
+inline const Block* Allocator::take_parked(StreamRef stream, Bytes bytes) noexcept {
   if (!routing_.is_clear() || static_cast<unsigned>(stream.device) >= count_) [[unlikely]]
-    return 0;
-  ThreadMagazines* const magazines = find_thread_magazines(first_serial_ + stream.device);
-  if (magazines == nullptr) [[unlikely]]
-    return 0;
-  const Block* const block = magazines->try_take(bytes, to_canonical(stream.handle));
-  return block == nullptr ? 0 : block->address;
+    return nullptr;
+  const std::uint64_t serial = first_serial_ + static_cast<unsigned>(stream.device);
+  const auto& slot = get_thread_slot(serial);
+  if (slot.device_serial != serial) [[unlikely]]
+    return nullptr;
+  return slot.magazines->try_take(bytes, to_canonical(stream.handle));
 }
 
 inline Result<Address> Allocator::allocate(StreamRef stream, Bytes bytes, Bytes alignment) {
   if (alignment <= kMinBlock && is_power_of_two(alignment)) [[likely]] {
-    if (const Address address = take_parked(stream, bytes)) [[likely]]
-      return address;
+    if (const Block* const block = take_parked(stream, bytes)) [[likely]]
+      return block->address;
     if (const Address address = take_from_lane(stream, bytes)) return address;
   }
   return allocate_from_device(stream, bytes, alignment);
 }
 
-inline bool Allocator::try_park(const PointerMap::Found& held) noexcept {
-  ThreadMagazines* const magazines = find_thread_magazines(first_serial_ + held.device);
-  return magazines != nullptr && magazines->try_park(*held.block);
+inline void Allocator::free_held(Block& block, DeviceId device) noexcept {
+  const std::uint64_t serial = first_serial_ + static_cast<unsigned>(device);
+  const auto& slot = get_thread_slot(serial);
+  if (slot.device_serial != serial || !slot.magazines->try_park(block)) [[unlikely]]
+    free_elsewhere(block, device);
 }
 
 inline bool Allocator::try_free(Address address) noexcept {
@@ -238,8 +243,7 @@ inline bool Allocator::try_free(Address address) noexcept {
       [[unlikely]] {
     return false;
   }
-  if (!try_park(found)) [[unlikely]]
-    free_held(found, std::nullopt);
+  free_held(*found.block, found.device);
   return true;
 }
 

@@ -47,11 +47,12 @@ struct alignas(64) Block {
   Bytes size = 0;
   Bytes requested_bytes = 0;  // by the user; 0 while free
   Segment* segment = nullptr;
-  Stream* owner = nullptr;             // whose order makes reuse safe
-  ForeignUse* foreign_uses = nullptr;  // other streams that use it; only while allocated or queued
-  Block* left = nullptr;               // see below
-  std::uint32_t pending_fences = 0;    // fences that must pass before the block is free
-  bool is_oversize_counted = false;    // in DeviceStats::oversize_allocations
+  Stream* owner = nullptr;  // whose order makes reuse safe
+  // The magazine in which it may park with no further question (magazine.hpp); 0: ask them all.
+  std::uint64_t home = 0;
+  Block* left = nullptr;             // see below
+  std::uint32_t pending_fences = 0;  // fences that must pass before the block is free
+  bool is_oversize_counted = false;  // in DeviceStats::oversize_allocations
   // Whether a user has it. Differs from kAllocated while the block is parked in a magazine;
   // whoever exchanges it to false has the sole right to free the block, which catches a double
   // free.
@@ -67,6 +68,7 @@ struct alignas(64) Block {
   // magazine.
   Block* right = nullptr;
   Block* parent = nullptr;
+  ForeignUse* foreign_uses = nullptr;  // other streams that use it; only while allocated or queued
   std::uint32_t priority = 0;
   std::uint32_t age_base = 0;  // the pool's search count when the block became free
   // The capture that the block was given to; none for any other, and while it is free.

@@ -52,11 +52,13 @@ DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
 
 // --- malloc ---
 
-// What the stream's own free memory can serve, without the mutex; null: call allocate.
+// What the thread's magazines or the stream's own memory serve without the mutex, or null.
 Block* DeviceAllocator::take_from_lane(StreamHandle stream, Bytes bytes) noexcept {
   ThreadMagazines* const own = find_thread_magazines(serial_);
+  if (own == nullptr) return nullptr;
+  if (Block* const parked = own->take_or_note_miss(bytes, stream)) return parked;
   // Looked at again under the lane; here it spares locks that would lead nowhere.
-  if (own == nullptr || !routing_.is_clear()) return nullptr;
+  if (!routing_.is_clear()) return nullptr;
   // What the thread last missed may have been another request.
   if (!is_servable(bytes)) return nullptr;
   const ThreadMagazines::Miss miss = own->take_last_miss(stream);
@@ -208,6 +210,7 @@ void DeviceAllocator::hand_out(Block& block, const Request& request) {
   pointer_map_.insert(block.address, device_, block);
   block.become_allocated();
   block.requested_bytes = request.requested_bytes;
+  block.home = 0;
   block.is_held.store(true, std::memory_order_relaxed);
   block.is_oversize_counted = is_oversize(block.size, config_);
   if (request.is_captured()) {
@@ -222,7 +225,7 @@ void DeviceAllocator::hand_out(Block& block, const Request& request) {
 void DeviceAllocator::free(Block& block, std::optional<StreamHandle> new_owner) noexcept {
   if (!new_owner.has_value()) {
     ThreadMagazines* const own = find_thread_magazines(serial_);
-    if (own != nullptr && free_in_lane(block, *own)) return;
+    if (own != nullptr && (own->park_elsewhere(block) || free_in_lane(block, *own))) return;
   }
   Section section(*this);
   if (ThreadMagazines* own = join_thread()) take_counts(*own);
@@ -365,6 +368,7 @@ Status DeviceAllocator::record_stream(Address address, StreamHandle handle) noex
   ForeignUse* const use = foreign_uses_.take();
   *use = {&stream, block->foreign_uses, is_captured ? captures_.find(stream) : CaptureId::kNone};
   block->foreign_uses = use;
+  block->home = 0;
   ++stream.references;
   return Status::ok();
 }

@@ -66,13 +66,12 @@ class DeviceAllocator {
   DeviceAllocator(const DeviceAllocator&) = delete;
   DeviceAllocator& operator=(const DeviceAllocator&) = delete;
 
-  // See Allocator for the meaning of each. The calling thread's magazines could not serve the
-  // request, or take the block.
+  // See Allocator for the meaning of each.
   Block* take_from_lane(StreamHandle stream, Bytes bytes) noexcept QUARRY_EXCLUDES(mutex_);
   Result<Address> allocate(StreamHandle stream, Bytes bytes, Bytes alignment, PoolId pool) noexcept
       QUARRY_EXCLUDES(mutex_);
   // How a block comes back, whose is_held the caller has exchanged from true to false; nullopt
-  // owner: to the stream that it belongs to.
+  // owner: to the stream that it belongs to, or into a magazine of the calling thread.
   void free(Block& block, std::optional<StreamHandle> new_owner) noexcept QUARRY_EXCLUDES(mutex_);
   // Counts a sized free that named another size, and says so.
   Status fail_size_mismatch(Bytes expected_bytes, Bytes requested_bytes) QUARRY_EXCLUDES(mutex_);

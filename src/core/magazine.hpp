@@ -22,6 +22,7 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -50,11 +51,13 @@ class alignas(64) ThreadMagazines {
  public:
   explicit ThreadMagazines(const RoutingWord& routing) noexcept : routing_(routing) {}
 
-  // A parked block for a request of `bytes` on `handle`, marked held again; null if there is none
-  // or the short way is closed. A miss remembers the size; blocks that had to make room for it are
-  // leaving, and the caller returns them to the device.
+  // A parked block for a request of `bytes` on `handle`, marked held again; null if there is none,
+  // or the short way is closed, or a highest value must be counted.
   Block* try_take(Bytes bytes, StreamHandle handle) noexcept;
-  // What the thread's last try_take found out, if that was a miss on `handle`; only once.
+  // After that: the same for every parked block. A miss remembers the size; blocks that had to
+  // make room for it are leaving, and the caller returns them to the device.
+  Block* take_or_note_miss(Bytes bytes, StreamHandle handle) noexcept;
+  // What the last of these found out, if that was a miss on `handle`; only once.
   struct Miss {
     bool has_leaving = false;
     StreamNote note;  // what the handle means
@@ -65,8 +68,11 @@ class alignas(64) ThreadMagazines {
   }
 
   // Parks a block that its user gave up and nobody else has (Block::is_held was exchanged to
-  // false). False if it does not qualify: free it under the device's mutex.
+  // false) where it was parked before. False if that is not here, or there is no room.
   bool try_park(Block& block) noexcept;
+  // After that: the same for every block that qualifies. False: free it under its lane or the
+  // device's mutex.
+  bool park_elsewhere(Block& block) noexcept;
 
   // For the lanes, whose figures are counted here too, so that a thread has one highest value. The
   // lane of whatever is counted is held.
@@ -93,7 +99,7 @@ class alignas(64) ThreadMagazines {
   // Moves the figures since the last call to `counts`; false if there are none.
   bool take_counts(ThreadCounts& counts) noexcept QUARRY_REQUIRES(lock_);
   Bytes get_parked_bytes() const noexcept QUARRY_REQUIRES(lock_) {
-    return static_cast<Bytes>(parked_bytes_);
+    return static_cast<Bytes>(kThreadBytesMax - room_bytes_);
   }
 
   // Two share it, its device and its thread; true for the last to give its share back.
@@ -111,14 +117,20 @@ class alignas(64) ThreadMagazines {
 
  private:
   // Only the thread itself makes one serve another size, under the lock; so it may look for the
-  // magazine of a size without. `top` and `count` are others' to change, too.
-  struct Magazine {
+  // magazine of a size without. The rest others change, too. A cache line.
+  struct alignas(64) Magazine {
     Bytes size = 0;  // of the requests that it serves, rounded to 512; 0: unused
     StreamHandle handle = StreamHandle::kLegacy;
     Block* top = nullptr;  // linked by Block::left
-    std::uint16_t count = 0;
-    std::uint16_t requests = 0;  // saturates; parking begins with the second
-    std::uint32_t last_use = 0;  // clock_ then
+    // Never the same for two magazines, or for one that has come to serve another size. A block
+    // that parks remembers it (Block::home): it qualified, and as long as it is handed out by this
+    // magazine only, nothing that it depended on has changed. Whatever changes something gives
+    // the magazine a new name, or takes the block's away.
+    std::uint64_t name = kNoName;
+    ThreadCounts::Family* counts = nullptr;  // of the family of its blocks
+    std::uint32_t last_use = 0;              // clock_ then
+    std::uint16_t room = 0;                  // for so many more blocks
+    std::uint16_t requests = 0;              // saturates; parking begins with the second
   };
   static constexpr int kSetBits = 5;
   static constexpr std::size_t kSets = 1 << kSetBits;
@@ -127,24 +139,34 @@ class alignas(64) ThreadMagazines {
   static constexpr std::uint16_t kBlocksMax = 16;             // of one magazine
   static constexpr std::int64_t kThreadBytesMax = 256 << 20;  // of all of a thread's
   static constexpr std::uint16_t kRequestsToPark = 2;
+  // The low bits of a name say where the magazine is.
+  static constexpr std::size_t kMagazines = kSets * kWays;
+  static constexpr std::uint64_t kNoName = ~std::uint64_t{0};  // no block has it
 
   static constexpr std::size_t kStreamNotes = 8;
   static std::size_t get_note_index(StreamHandle handle) noexcept {
     const auto number = static_cast<std::uint64_t>(handle);
     return (number * 0x9e3779b97f4a7c15ull >> 61) % kStreamNotes;
   }
-  using Set = std::array<Magazine, kWays>;
+  using Set = std::span<Magazine, kWays>;
   static std::size_t get_set_index(Bytes size, StreamHandle handle) noexcept;
-  Set& get_set(Bytes size, StreamHandle handle) noexcept;
-  static Magazine* find(Set& set, Bytes size, StreamHandle handle) noexcept;
-  // Releases the lock; null.
-  Block* end_in_miss(Bytes bytes, StreamHandle handle) noexcept QUARRY_RELEASE(lock_);
-  static Magazine& choose_victim(Set& set) noexcept;
-  void remember(Set& set, Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_);
-  void empty(Magazine& magazine) noexcept QUARRY_REQUIRES(lock_);
-  void note_large(Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_) {
-    large_sets_ |= 1u << get_set_index(size, handle);
+  Set get_set(std::size_t index) noexcept;
+  Set get_set(Bytes size, StreamHandle handle) noexcept {
+    return get_set(get_set_index(size, handle));
   }
+  static Magazine* find(Set set, Bytes size, StreamHandle handle) noexcept;
+  static Magazine& choose_victim(Set set) noexcept;
+  void rename(Magazine& magazine) noexcept QUARRY_REQUIRES(lock_);
+  void remember(Set set, Magazine* magazine, Bytes size, StreamHandle handle) noexcept
+      QUARRY_REQUIRES(lock_);
+  bool has_room(const Magazine& magazine, const Block& block) const noexcept
+      QUARRY_REQUIRES(lock_) {
+    return magazine.room != 0 && room_bytes_ >= static_cast<std::int64_t>(block.size);
+  }
+  // The figures of these two are the caller's to count.
+  void pop(Magazine& magazine, Block& block, Bytes bytes) noexcept QUARRY_REQUIRES(lock_);
+  void push(Magazine& magazine, Block& block) noexcept QUARRY_REQUIRES(lock_);
+  void empty(Magazine& magazine) noexcept QUARRY_REQUIRES(lock_);
   void empty_large() noexcept QUARRY_REQUIRES(lock_);
   Block* take_list_of_leaving() noexcept QUARRY_REQUIRES(lock_);
 
@@ -153,30 +175,32 @@ class alignas(64) ThreadMagazines {
   SpinLock lock_;
   std::atomic<bool> has_thread_ended_{false};
   std::atomic<int> shares_{2};
-  Miss last_miss_;                                    // the thread's own
-  std::uint32_t clock_ QUARRY_GUARDED_BY(lock_) = 0;  // misses
-  std::int64_t parked_bytes_ QUARRY_GUARDED_BY(lock_) = 0;
-  // Bit i: sets_[i] may have blocks of more than 1 MiB.
+  Miss last_miss_;                                                      // the thread's own
+  std::uint32_t clock_ QUARRY_GUARDED_BY(lock_) = 0;                    // misses
+  std::int64_t room_bytes_ QUARRY_GUARDED_BY(lock_) = kThreadBytesMax;  // less what is parked
+  std::uint64_t next_name_ QUARRY_GUARDED_BY(lock_) = 0;
+  // Bit i: set i may have blocks of more than 1 MiB.
   std::uint32_t large_sets_ QUARRY_GUARDED_BY(lock_) = 0;
   Block* leaving_ QUARRY_GUARDED_BY(lock_) = nullptr;  // linked by Block::left; parked still
   ThreadCounts counts_ QUARRY_GUARDED_BY(lock_);
-  std::array<Set, kSets> sets_ QUARRY_GUARDED_BY(lock_);
+  std::array<Magazine, kMagazines> magazines_ QUARRY_GUARDED_BY(lock_);
   std::array<StreamNote, kStreamNotes> notes_ QUARRY_GUARDED_BY(lock_);
 };
 
 // --- The short way, inline: most calls are nothing else ---
 
+// Sizes are multiples of 512, and the multiplier is the golden ratio without its last nine bits.
 inline std::size_t ThreadMagazines::get_set_index(Bytes size, StreamHandle handle) noexcept {
-  const std::uint64_t key = (size >> 9) + static_cast<std::uint64_t>(handle) * 31;
-  return key * 0x9e3779b97f4a7c15ull >> (64 - kSetBits);
+  const std::uint64_t key = size + static_cast<std::uint64_t>(handle) * 9;
+  return key * (0x9e3779b97f4a7c15ull >> 9) >> (64 - kSetBits);
 }
 
-inline ThreadMagazines::Set& ThreadMagazines::get_set(Bytes size, StreamHandle handle) noexcept
+inline ThreadMagazines::Set ThreadMagazines::get_set(std::size_t index) noexcept
     QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  return sets_[get_set_index(size, handle)];
+  return Set(&magazines_[index * kWays], kWays);
 }
 
-inline ThreadMagazines::Magazine* ThreadMagazines::find(Set& set, Bytes size,
+inline ThreadMagazines::Magazine* ThreadMagazines::find(Set set, Bytes size,
                                                         StreamHandle handle) noexcept {
   for (Magazine& magazine : set) {
     if (magazine.size == size && magazine.handle == handle) return &magazine;
@@ -184,52 +208,47 @@ inline ThreadMagazines::Magazine* ThreadMagazines::find(Set& set, Bytes size,
   return nullptr;
 }
 
-// Neither waits for its lock: whoever has it is emptying magazines. Nor do they call anything on
-// the way of a hit, which would cost registers.
+inline void ThreadMagazines::pop(Magazine& magazine, Block& block, Bytes bytes) noexcept {
+  magazine.top = block.left;
+  ++magazine.room;
+  magazine.last_use = clock_;
+  block.requested_bytes = bytes;
+  block.is_held.store(true, std::memory_order_relaxed);
+  room_bytes_ += static_cast<std::int64_t>(block.size);
+}
+
+inline void ThreadMagazines::push(Magazine& magazine, Block& block) noexcept {
+  block.left = magazine.top;
+  magazine.top = &block;
+  --magazine.room;
+  room_bytes_ -= static_cast<std::int64_t>(block.size);
+}
+
+// Neither waits for its lock: whoever has it is emptying magazines. Nor do they call anything,
+// which would cost registers.
 inline Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle) noexcept
     QUARRY_NO_THREAD_SAFETY_ANALYSIS {
   const Bytes size = round_up(bytes, kMinBlock);
   Magazine* const magazine = find(get_set(size, handle), size, handle);
-  if (!lock_.try_lock()) [[unlikely]]
+  if (magazine == nullptr || !lock_.try_lock()) [[unlikely]]
     return nullptr;
-  Block* const block = magazine != nullptr && routing_.allows_parking() ? magazine->top : nullptr;
-  if (block == nullptr) [[unlikely]]
-    return end_in_miss(bytes, handle);
-  magazine->top = block->left;
-  --magazine->count;
-  magazine->last_use = clock_;
-  block->requested_bytes = bytes;
-  block->is_held.store(true, std::memory_order_relaxed);
-  parked_bytes_ -= static_cast<std::int64_t>(block->size);
-  counts_.take(*block);
+  Block* const block = routing_.allows_parking() ? magazine->top : nullptr;
+  const bool is_hit = block != nullptr && ThreadCounts::try_take(*magazine->counts, *block, bytes);
+  if (is_hit) [[likely]]
+    pop(*magazine, *block, bytes);
   lock_.unlock();
-  return block;
+  return is_hit ? block : nullptr;
 }
 
 inline bool ThreadMagazines::try_park(Block& block) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  const Stream& owner = *block.owner;
-  if (block.foreign_uses != nullptr || block.is_oversize_counted) [[unlikely]]
-    return false;
-  if (block.segment->is_private) [[unlikely]]
-    return false;
-  if (block.size > kSmallMax && block.size != block.segment->size) return false;
-  if (owner.is_per_thread() && owner.thread != thread_token_) return false;
-  const Bytes size = round_up(block.requested_bytes, kMinBlock);
-  Magazine* const magazine = find(get_set(size, owner.ref.handle), size, owner.ref.handle);
-  if (magazine == nullptr || magazine->requests < kRequestsToPark) return false;
-  const std::int64_t block_bytes = static_cast<std::int64_t>(block.size);
   if (!lock_.try_lock()) [[unlikely]]
     return false;
-  const bool may_park = routing_.allows_parking() && owner.is_live() &&
-                        magazine->count < kBlocksMax &&
-                        parked_bytes_ + block_bytes <= kThreadBytesMax;
+  Magazine& magazine = magazines_[block.home % kMagazines];
+  const bool may_park =
+      magazine.name == block.home && routing_.allows_parking() && has_room(magazine, block);
   if (may_park) [[likely]] {
-    block.left = magazine->top;
-    magazine->top = &block;
-    ++magazine->count;
-    parked_bytes_ += block_bytes;
-    if (size > kSmallMax) note_large(size, owner.ref.handle);
-    counts_.give_back(block);
+    push(magazine, block);
+    ThreadCounts::give_back(*magazine.counts, block);
   }
   lock_.unlock();
   return may_park;
@@ -240,11 +259,9 @@ void ThreadMagazines::for_each(Visit visit) noexcept {
   const SpinLockHold hold(lock_);
   for (const Block* block = leaving_; block != nullptr; block = block->left)
     visit(*block);
-  for (const Set& set : sets_) {
-    for (const Magazine& magazine : set) {
-      for (const Block* block = magazine.top; block != nullptr; block = block->left)
-        visit(*block);
-    }
+  for (const Magazine& magazine : magazines_) {
+    for (const Block* block = magazine.top; block != nullptr; block = block->left)
+      visit(*block);
   }
 }
 

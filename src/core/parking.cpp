@@ -81,31 +81,38 @@ void DeviceAllocator::take_counts(ThreadMagazines& magazines) {
 }
 
 void DeviceAllocator::add_counts(const ThreadCounts& counts) {
-  using Families = ThreadCounts::Figures<ThreadCounts::Figure>;
-  using BothSums = ThreadCounts::Figures<ThreadCounts::Sum>;
-  const auto add = [&counts](FamilyStat& stat, ThreadCounts::Figure Families::*figure,
-                             ThreadCounts::Sum BothSums::*sum) {
+  const auto add_held = [&counts](FamilyStat& stat, ThreadCounts::Held held) {
     std::int64_t rises = 0;
-    for (std::size_t family = 0; family < 2; ++family) {
-      const ThreadCounts::Figure& own = counts.family[family].*figure;
-      stat.family[family].add_many(own.rises, own.rises - own.now, own.high);
+    std::int64_t falls = 0;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const ThreadCounts::Figure& own = counts.family[i][held];
+      stat.family[i].add_many(own.rises, own.get_falls(), own.high);
       rises += own.rises;
+      falls += own.get_falls();
     }
-    const ThreadCounts::Sum& all = counts.all.*sum;
-    stat.all.add_many(rises, rises - all.now, all.high);
+    stat.all.add_many(rises, falls, counts.high_of_all[held]);
   };
-  add(stats_.allocation, &Families::blocks, &BothSums::blocks);
-  add(stats_.active, &Families::blocks, &BothSums::blocks);
-  add(stats_.allocated_bytes, &Families::bytes, &BothSums::bytes);
-  add(stats_.active_bytes, &Families::bytes, &BothSums::bytes);
-  add(stats_.requested_bytes, &Families::requested, &BothSums::requested);
-  add(stats_.inactive_split, &Families::inactive_splits, &BothSums::inactive_splits);
-  add(stats_.inactive_split_bytes, &Families::inactive_split_bytes,
-      &BothSums::inactive_split_bytes);
-  held_requested_bytes_ += counts.all.requested.now;
-  for (const std::size_t family : {0, 1}) {
-    default_pool_.get_blocks(static_cast<StatFamily>(family))
-        .count_served(counts.family[family].blocks.rises);
+  add_held(stats_.allocation, ThreadCounts::kBlocks);
+  add_held(stats_.active, ThreadCounts::kBlocks);
+  add_held(stats_.allocated_bytes, ThreadCounts::kBytes);
+  add_held(stats_.active_bytes, ThreadCounts::kBytes);
+  add_held(stats_.requested_bytes, ThreadCounts::kRequested);
+  using Splits = ThreadCounts::Splits;
+  const auto add_splits = [&counts](FamilyStat& stat, ThreadCounts::SplitFigure Splits::*figure) {
+    const auto add = [](Stat& to, const ThreadCounts::SplitFigure& from) {
+      to.add_many(from.rises, from.rises - from.now, from.high);
+    };
+    for (std::size_t i = 0; i < 2; ++i)
+      add(stat.family[i], counts.splits[i].*figure);
+    add(stat.all, counts.all_splits.*figure);
+  };
+  add_splits(stats_.inactive_split, &Splits::blocks);
+  add_splits(stats_.inactive_split_bytes, &Splits::bytes);
+  for (const std::size_t i : {0, 1}) {
+    const ThreadCounts::Family& own = counts.family[i];
+    held_requested_bytes_ += own[ThreadCounts::kRequested].get_now();
+    default_pool_.get_blocks(static_cast<StatFamily>(i))
+        .count_served(own[ThreadCounts::kBlocks].rises);
   }
 }
 

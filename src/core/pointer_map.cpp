@@ -8,7 +8,7 @@ namespace quarry {
 // Where `address` is, or the empty place where it belongs. For writers.
 std::size_t PointerMap::find_place(Table table, Address address) noexcept {
   const std::size_t mask = table.mask();
-  for (std::size_t place = hash(address) & mask;; place = (place + 1) & mask) {
+  for (std::size_t place = table.get_home(address);; place = (place + 1) & mask) {
     const std::uint64_t key = table.at(place).key.load(std::memory_order_relaxed);
     if (key == 0 || (key & kAddressMask) == address) return place;
   }
@@ -72,7 +72,7 @@ void PointerMap::remove(Address address) noexcept {
   QUARRY_CHECK_EQ(get_key(hole) & kAddressMask, address);
   // Move back every later entry of the run whose home is not behind the hole.
   for (std::size_t i = (hole + 1) & mask; get_key(i) != 0; i = (i + 1) & mask) {
-    const std::size_t home = hash(get_key(i) & kAddressMask) & mask;
+    const std::size_t home = table.get_home(get_key(i) & kAddressMask);
     if (((i - home) & mask) < ((i - hole) & mask)) continue;
     const Entry& moved = table.at(i);
     write(table.at(hole), get_key(i), moved.block.load(std::memory_order_relaxed));

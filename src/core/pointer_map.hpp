@@ -48,21 +48,26 @@ class PointerMap {
     std::atomic<std::uint64_t> key{0};  // address | device; 0: empty
     std::atomic<Block*> block{nullptr};
   };
-  // Entries, and how many: in one word, so that a lookup finds both with one load. At most half
-  // full. Points, does not own.
+  // Entries, and how many: in one word, so that a lookup finds both with one load. The low bits
+  // are what is left of a hash's 64 for a place, shifted off. At most half full. Points, does not
+  // own.
   class Table {
    public:
     Table() = default;
     Table(Entry* entries, unsigned log2_capacity) noexcept
-        : word_(reinterpret_cast<std::uintptr_t>(entries) | log2_capacity) {}
+        : word_(reinterpret_cast<std::uintptr_t>(entries) | (64 - log2_capacity)) {}
     bool is_null() const noexcept { return word_ == 0; }
-    std::size_t mask() const noexcept { return (std::size_t{1} << log2_capacity()) - 1; }
-    unsigned log2_capacity() const noexcept { return word_ & (kEntriesAlignment - 1); }
+    std::size_t mask() const noexcept { return ~std::size_t{0} >> shift(); }
+    unsigned log2_capacity() const noexcept { return 64 - shift(); }
+    // Where an address belongs.
+    std::size_t get_home(Address address) const noexcept { return hash(address) >> shift(); }
     Entry& at(std::size_t place) const noexcept {
       return reinterpret_cast<Entry*>(word_ & ~(kEntriesAlignment - 1))[place];
     }
 
    private:
+    unsigned shift() const noexcept { return word_ & (kEntriesAlignment - 1); }
+
     std::uintptr_t word_ = 0;
   };
   static constexpr std::uintptr_t kEntriesAlignment = 64;
@@ -81,9 +86,11 @@ class PointerMap {
   static constexpr int kRegionBits = 21;  // addresses that share a shard
   static constexpr Address kAddressMask = ~Address{511};
 
+  // The high bits are the good ones. Those of the product alone would put blocks of some sizes (72
+  // KiB) beside each other.
   static std::uint64_t hash(Address address) noexcept {
-    const std::uint64_t x = (address >> 9) * 0x9e3779b97f4a7c15ull;
-    return x ^ (x >> 29);
+    const std::uint64_t x = address * 0x9e3779b97f4a7c15ull;
+    return x ^ (x << 29);
   }
   Shard& get_shard(Address address) const noexcept {
     return shards_[(address >> kRegionBits) * 0x9e3779b97f4a7c15ull >> (64 - kShardBits)];
@@ -99,8 +106,7 @@ class PointerMap {
 
 // Inline: on the path of every free.
 inline PointerMap::Found PointerMap::find_in(Table table, Address address) noexcept {
-  const std::size_t mask = table.mask();
-  for (std::size_t place = hash(address) & mask;; place = (place + 1) & mask) {
+  for (std::size_t place = table.get_home(address);; place = (place + 1) & table.mask()) {
     const Entry& entry = table.at(place);
     const std::uint64_t key = entry.key.load(std::memory_order_acquire);
     if (key == 0) return {};
@@ -111,9 +117,8 @@ inline PointerMap::Found PointerMap::find_in(Table table, Address address) noexc
   }
 }
 
+// Of 0 and of an address that is no multiple of 512 there is no entry to be found.
 inline PointerMap::Found PointerMap::find_quickly(Address address) const noexcept {
-  if (address == 0 || (address & ~kAddressMask) != 0) [[unlikely]]
-    return {};
   const Table table = get_shard(address).table.load(std::memory_order_acquire);
   if (table.is_null()) [[unlikely]]
     return {};

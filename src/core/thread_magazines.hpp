@@ -31,10 +31,14 @@ ThreadMagazines* find_thread_magazines_slowly(std::uint64_t device_serial) noexc
 
 }  // namespace internal
 
+// Where the calling thread's magazines for the device are, if anywhere: those of the slot may be
+// another device's.
+inline const internal::ThreadMagazinesSlot& get_thread_slot(std::uint64_t device_serial) noexcept {
+  return internal::thread_slots[device_serial % internal::kThreadSlots];
+}
 // Null if the thread has none for this device (yet, or any more).
 inline ThreadMagazines* find_thread_magazines(std::uint64_t device_serial) noexcept {
-  const internal::ThreadMagazinesSlot& slot =
-      internal::thread_slots[device_serial % internal::kThreadSlots];
+  const internal::ThreadMagazinesSlot& slot = get_thread_slot(device_serial);
   if (slot.device_serial == device_serial) [[likely]]
     return slot.magazines;
   return internal::find_thread_magazines_slowly(device_serial);

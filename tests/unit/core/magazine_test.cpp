@@ -156,6 +156,47 @@ TEST_F(MagazineTest, NothingParksWhileTheShortWayIsClosedOrItsStreamHasEnded) {
   EXPECT_EQ(parked(), 0u);
 }
 
+// A block remembers where it parked; what is there may have come to serve another size meanwhile,
+// or be another thread's.
+TEST_F(MagazineTest, ABlockNeverParksWhereAnotherSizeIsServed) {
+  constexpr Bytes kStep = 512;
+  constexpr Bytes kMost = 400 * kStep;  // more sizes than there are magazines
+  std::vector<Address> held;
+  for (Bytes size = kStep; size <= kMost; size += 8 * kStep) {
+    make_popular(size);
+    held.push_back(s_.malloc(size));
+  }
+  for (Bytes size = kStep; size <= kMost; size += kStep)
+    make_popular(size);
+  const auto free_every_other = [&](std::size_t first) {
+    for (std::size_t i = first; i < held.size(); i += 2)
+      ASSERT_EQ(s_.free(held[i]), StatusCode::kOk);
+  };
+  const auto expect_own_sizes = [&] {
+    for (Bytes size = kStep; size <= kMost; size += kStep)
+      ASSERT_EQ(s_.allocator().find_block(s_.malloc(size)).value().bytes, size);
+  };
+  free_every_other(0);
+  expect_own_sizes();
+  std::thread([&] {
+    for (Bytes size = kMost; size > 0; size -= kStep)
+      make_popular(size);
+    free_every_other(1);
+    expect_own_sizes();
+  }).join();
+  s_.allocator().validate();
+}
+
+TEST_F(MagazineTest, AnAlignedBlockOfALargeSegmentIsCountedAmongTheLargeOnes) {
+  make_popular(4096);
+  for (int i = 0; i < 3; ++i)
+    ASSERT_EQ(s_.free(s_.malloc(4096, kS0, 2_MiB)), StatusCode::kOk);
+  s_.allocator().validate();
+  const DeviceStats stats = s_.stats();
+  EXPECT_EQ(stats.allocation.family[1].allocated, 3);
+  EXPECT_EQ(stats.allocation.family[1].current, 0);
+}
+
 TEST_F(MagazineTest, AHitMakesNoDriverCall) {
   make_popular(4096);
   const std::uint64_t before = s_.sim().call_count();
