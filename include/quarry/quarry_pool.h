@@ -44,10 +44,10 @@ typedef struct quarry_pool_options {
   uint64_t limit_bytes;  // of reserved bytes; 0 or QUARRY_UNLIMITED for none
 
   // Where segments come from and go to instead of the driver: both, or neither. They run with no
-  // lock held, on the thread whose call needs them, with the stream of the request, and may call
-  // this library for anything but memory of their own pool and quarry_shutdown. They must leave
-  // captures alone (the calling thread is in relaxed capture mode). What a C++ function throws is
-  // caught and logged.
+  // lock held, on the thread whose call needs them (in several threads at once), with the stream
+  // of the request, and may call this library for anything but memory of their own pool and
+  // quarry_shutdown. They must leave captures alone (the calling thread is in relaxed capture
+  // mode). What a C++ function throws is caught and logged.
   //
   // allocate: at least `bytes` bytes at a multiple of 512 that are not this library's own memory;
   // NULL, or a throw, for no more.

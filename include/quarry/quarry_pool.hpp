@@ -28,8 +28,9 @@ class Pool {
     bool no_split = false;
     bool no_recycle = false;
     std::uint64_t limit_bytes = QUARRY_UNLIMITED;
-    // Where segments come from and go to, instead of the driver: both, or neither. They live until
-    // the last segment has gone back, which may be after the last Pool.
+    // Where segments come from and go to, instead of the driver: both, or neither. Threads may
+    // call them at once. They live until the last segment has gone back, which may be after the
+    // last Pool.
     std::function<void*(std::size_t bytes, int device, quarry_stream stream)> allocate;
     std::function<void(void* ptr, std::size_t bytes, int device, quarry_stream stream)> free;
     std::function<void()> on_unused;

@@ -3,6 +3,7 @@
 // kill switch, and threads.
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -19,6 +20,7 @@ using testing_support::make_stream;
 
 // The caller's functions: addresses out of nowhere, and what was asked.
 struct Backend {
+  std::mutex mutex;  // threads may call at once
   std::map<void*, std::size_t> held;
   std::uint64_t next = std::uint64_t{1} << 40;
   int allocs = 0, frees = 0, unused = 0;
@@ -35,6 +37,7 @@ struct Backend {
   }
   static void* allocate(std::size_t bytes, int device, quarry_stream stream, void* user) {
     auto& self = *static_cast<Backend*>(user);
+    const std::lock_guard lock(self.mutex);
     ++self.allocs;
     self.device = device;
     self.stream = stream;
@@ -46,6 +49,7 @@ struct Backend {
   }
   static void free(void* ptr, std::size_t bytes, int device, quarry_stream stream, void* user) {
     auto& self = *static_cast<Backend*>(user);
+    const std::lock_guard lock(self.mutex);
     ++self.frees;
     EXPECT_EQ(device, self.device);
     EXPECT_EQ(stream, self.stream);
@@ -55,6 +59,7 @@ struct Backend {
   }
   static void forget(void* user) {
     auto& self = *static_cast<Backend*>(user);
+    const std::lock_guard lock(self.mutex);
     EXPECT_TRUE(self.held.empty());
     ++self.unused;
     self.misbehave();
