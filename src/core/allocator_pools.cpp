@@ -17,12 +17,15 @@ Status refuse_default_pool() {
 // What no route wants is served as if there were none.
 Result<Address> Allocator::allocate_routed(StreamRef stream, Bytes bytes, Bytes alignment) {
   DeviceAllocator& device = *devices_[static_cast<std::size_t>(stream.device)];
-  while (const auto target = router_.find(stream)) {
-    if (target->is_automatic) {
-      Status made = device.make_graph_pool(target->pool, stream.handle);
+  while (true) {
+    const auto target = router_.find(stream);
+    if (!target.is_ok()) return describe_unknown_capture(target.code);
+    if (target.value.pool.is_default()) break;
+    if (target.value.is_automatic) {
+      Status made = device.make_graph_pool(target.value.pool, stream.handle);
       if (!made.is_ok()) return made;
     }
-    auto result = device.allocate(stream.handle, bytes, alignment, target->pool);
+    auto result = device.allocate(stream.handle, bytes, alignment, target.value.pool);
     // Its pool was released meanwhile, and the route has ended with it, or is about to.
     const bool is_gone = !result.is_ok() && result.status().code() == StatusCode::kInvalidArgument;
     if (!is_gone) return result;

@@ -8,6 +8,20 @@
 
 namespace quarry {
 
+DriverResult<CaptureId> find_active_capture(Driver& driver, StreamRef stream) noexcept {
+  if (is_driver_callback_thread()) return CaptureId::kNone;
+  const auto info = driver.get_capture_info(stream);
+  // The legacy stream, while a blocking one captures; itself it never does.
+  if (info.code == DriverCode::kCaptureImplicit) return CaptureId::kNone;
+  if (!info.is_ok()) return info.code;
+  return info.value.status == CaptureStatus::kActive ? info.value.id : CaptureId::kNone;
+}
+
+Status describe_unknown_capture(DriverCode code) {
+  return Status(StatusCode::kDriverError,
+                "the driver failed to say whether the stream captures: " + describe(code));
+}
+
 Status CaptureRouter::begin(const Route& route) {
   const std::uint64_t self = get_thread_token();
   auto entry = std::make_shared<Entry>();
@@ -127,37 +141,34 @@ void CaptureRouter::update_routing() {
                   !entries_.empty() || is_automatic_.load(std::memory_order_relaxed));
 }
 
-std::optional<CaptureRouter::Target> CaptureRouter::find(StreamRef stream) {
+DriverResult<CaptureRouter::Target> CaptureRouter::find(StreamRef stream) {
   if (has_routes_.load(std::memory_order_relaxed)) {
-    if (const auto pool = find_route(stream)) return Target{*pool};
+    const auto route = find_route(stream);
+    if (!route.is_ok() || !route.value.pool.is_default()) return route;
   }
-  if (!is_automatic_.load(std::memory_order_relaxed)) return std::nullopt;
-  const CaptureId capture = find_capture(stream);
-  if (capture == CaptureId::kNone) return std::nullopt;
-  return Target{PoolId{kGraphPools, static_cast<std::uint64_t>(capture)}, true};
+  if (!is_automatic_.load(std::memory_order_relaxed)) return Target{};
+  const auto capture = find_active_capture(driver_, stream);
+  if (!capture.is_ok()) return capture.code;
+  if (capture.value == CaptureId::kNone) return Target{};
+  return Target{PoolId{kGraphPools, static_cast<std::uint64_t>(capture.value)}, true};
 }
 
-CaptureId CaptureRouter::find_capture(StreamRef stream) noexcept {
-  const auto info = driver_.get_capture_info(stream);
-  const bool is_active = info.is_ok() && info.value.status == CaptureStatus::kActive;
-  return is_active ? info.value.id : CaptureId::kNone;
-}
-
-std::optional<PoolId> CaptureRouter::find_route(StreamRef stream) {
+DriverResult<CaptureRouter::Target> CaptureRouter::find_route(StreamRef stream) {
   Entries entries;
   {
     MutexLock lock(mutex_);
     entries = entries_;
   }
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    if ((*entry)->route.device == stream.device && accepts(**entry, stream)) {
-      return (*entry)->route.pool;
-    }
+    if ((*entry)->route.device != stream.device) continue;
+    const auto is_accepted = accepts(**entry, stream);
+    if (!is_accepted.is_ok()) return is_accepted.code;
+    if (is_accepted.value) return Target{(*entry)->route.pool};
   }
-  return std::nullopt;
+  return Target{};
 }
 
-bool CaptureRouter::accepts(Entry& entry, StreamRef stream) {
+DriverResult<bool> CaptureRouter::accepts(Entry& entry, StreamRef stream) {
   switch (entry.route.kind) {
     case Route::Kind::kThread:
       return entry.thread == get_thread_token();
@@ -176,16 +187,21 @@ bool CaptureRouter::accepts(Entry& entry, StreamRef stream) {
 
 // The first capture that the route's stream is found in is the one; a later one, or none, on that
 // stream means that it has ended, well or not, and that the route has nothing more to serve.
-bool CaptureRouter::accepts_by_capture(Entry& entry, StreamRef stream) {
-  const CaptureId capture = find_capture(stream);
-  if (capture == CaptureId::kNone) return false;
+DriverResult<bool> CaptureRouter::accepts_by_capture(Entry& entry, StreamRef stream) {
+  const auto capture = find_active_capture(driver_, stream);
+  if (!capture.is_ok()) return capture.code;
+  if (capture.value == CaptureId::kNone) return false;
   const StreamRef origin{entry.route.device, entry.route.stream};
   MutexLock lock(mutex_);
   if (entry.is_ended) return false;
   const bool may_ask =
       origin.handle != StreamHandle::kPerThread || entry.thread == get_thread_token();
-  if (entry.capture == CaptureId::kNone && may_ask) entry.capture = find_capture(origin);
-  return entry.capture == capture;
+  if (entry.capture == CaptureId::kNone && may_ask) {
+    const auto served = find_active_capture(driver_, origin);
+    if (!served.is_ok()) return served.code;
+    entry.capture = served.value;
+  }
+  return entry.capture == capture.value;
 }
 
 bool CaptureRouter::accepts_by_filter(Entry& entry, StreamHandle stream) {

@@ -11,7 +11,6 @@
 #include <condition_variable>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/mutex.hpp"
@@ -38,6 +37,12 @@ struct Route {
   StreamHandle stream = StreamHandle::kLegacy;
   StreamFilter filter;
 };
+
+// The number of the capture that the stream is in and that was not lost. In a driver callback,
+// which may not ask, none: its requests are for work outside of captures. An error: not known.
+DriverResult<CaptureId> find_active_capture(Driver& driver, StreamRef stream) noexcept;
+// What a request is told that depends on it.
+Status describe_unknown_capture(DriverCode code);
 
 class CaptureRouter {
  public:
@@ -68,8 +73,9 @@ class CaptureRouter {
     PoolId pool;
     bool is_automatic = false;  // to be made for the graph, if it is not there yet
   };
-  // Empty: the default pool. Takes no lock while there are no routes.
-  std::optional<Target> find(StreamRef stream);
+  // The default pool: no route wants it. An error: whether one does is not known. Takes no lock
+  // while there are no routes.
+  DriverResult<Target> find(StreamRef stream);
 
  private:
   struct Entry {
@@ -79,14 +85,13 @@ class CaptureRouter {
     std::vector<std::uint64_t> callers;  // threads inside the filter
     bool is_ended = false;
   };
-  std::optional<PoolId> find_route(StreamRef stream);
-  CaptureId find_capture(StreamRef stream) noexcept;
+  DriverResult<Target> find_route(StreamRef stream);
   void update_routing() QUARRY_REQUIRES(mutex_);
   using Entries = std::vector<std::shared_ptr<Entry>>;
 
-  bool accepts(Entry& entry, StreamRef stream);
+  DriverResult<bool> accepts(Entry& entry, StreamRef stream);
   bool accepts_by_filter(Entry& entry, StreamHandle stream);
-  bool accepts_by_capture(Entry& entry, StreamRef stream);
+  DriverResult<bool> accepts_by_capture(Entry& entry, StreamRef stream);
   bool is_innermost_of_thread(const Entry& entry) const QUARRY_REQUIRES(mutex_);
   void erase(Entries::iterator entry) QUARRY_REQUIRES(mutex_);
   template <class Predicate>

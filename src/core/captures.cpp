@@ -21,15 +21,20 @@
 
 namespace quarry {
 
-// A request to a private pool, of a stream that captures or not.
-void DeviceAllocator::enter_capture(Request& request) {
+// A request to a private pool, of a stream that captures or not. Where that is not known it is
+// refused: a graph would go on using what others were given.
+Status DeviceAllocator::enter_capture(Request& request) {
+  if (request.pool->is_default()) return Status::ok();
   Stream& stream = *request.stream;
-  request.capture = captures_.find(stream);
-  if (!request.is_captured()) return;
+  const auto capture = captures_.find(stream);
+  if (!capture.is_ok()) return describe_unknown_capture(capture.code);
+  request.capture = capture.value;
+  if (!request.is_captured()) return Status::ok();
   request.stream = &get_captured_stream(*request.pool, stream);
   captures_.note(stream, request.capture, request.pool->id);
   captures_.collect_in_order(stream, request.pool->id, done_);
   complete_done();
+  return Status::ok();
 }
 
 Stream& DeviceAllocator::get_captured_stream(MemPool& pool, Stream& stream) {
@@ -58,13 +63,13 @@ void DeviceAllocator::guard_captured(Block& block) {
   CaptureModeBracket bracket(driver_);
   Stream* const base = block.owner->base;
   const CaptureId capture = std::exchange(block.capture, CaptureId::kNone);
-  if (base == nullptr || captures_.find(*base) == capture) return;
+  if (base == nullptr || captures_.is_in(*base, capture)) return;
   fences_.guard(block, *base);
   set_owner(block, *block.segment->pool->captured_idle);
 }
 
 bool DeviceAllocator::is_in_capture(const ForeignUse& use) {
-  return use.capture != CaptureId::kNone && use.capture == captures_.find(*use.stream);
+  return use.capture != CaptureId::kNone && captures_.is_in(*use.stream, use.capture);
 }
 
 // Other streams that capture use the block. When that is over inside the capture, only the graph
@@ -73,7 +78,7 @@ void DeviceAllocator::wait_for_captures(Block& block, const std::vector<ForeignU
   const PoolId pool = block.segment->pool->id;
   Stream* const base = block.owner->base;
   const bool is_one_capture =
-      base != nullptr && captures_.find(*base) == block.capture &&
+      base != nullptr && captures_.is_in(*base, block.capture) &&
       std::ranges::all_of(uses, [&](const auto& use) { return use.capture == block.capture; });
   if (config_.graph_capture_record_stream_reuse && is_one_capture) {
     std::vector<const Stream*> users;

@@ -82,7 +82,7 @@ Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes, Byte
   if (own != nullptr) open_lane(handle, stream, *own);
   Request request = make_request(stream, bytes, alignment);
   request.pool = pool.value();
-  if (!request.pool->is_default()) enter_capture(request);
+  if (Status entered = enter_capture(request); !entered.is_ok()) return entered;
   // Until the request is served or refused.
   ++request.stream->references;
   ++request.pool->requests;
@@ -366,7 +366,7 @@ Status DeviceAllocator::record_stream(Address address, StreamHandle handle) noex
   }
   const bool is_captured = block->capture != CaptureId::kNone;
   ForeignUse* const use = foreign_uses_.take();
-  *use = {&stream, block->foreign_uses, is_captured ? captures_.find(stream) : CaptureId::kNone};
+  *use = {&stream, block->foreign_uses, is_captured ? captures_.guess(stream) : CaptureId::kNone};
   block->foreign_uses = use;
   block->home = 0;
   ++stream.references;

@@ -217,7 +217,7 @@ class DeviceAllocator {
   void for_each_pool(Visit visit) QUARRY_REQUIRES(mutex_);
 
   // --- captures.cpp: what captures were given, and give back ---
-  void enter_capture(Request& request) QUARRY_REQUIRES(mutex_);
+  Status enter_capture(Request& request) QUARRY_REQUIRES(mutex_);
   Stream& get_captured_stream(MemPool& pool, Stream& stream) QUARRY_REQUIRES(mutex_);
   void end_captured_stream(MemPool& pool, const Stream& drained) QUARRY_REQUIRES(mutex_);
   void guard_captured(Block& block) QUARRY_REQUIRES(mutex_);
@@ -261,6 +261,7 @@ class DeviceAllocator {
   bool may_grow_beside_parked(const Request& request) const QUARRY_REQUIRES(mutex_);
   Block* search_magazines(const Request& request) QUARRY_REQUIRES(mutex_);
   Block* search_again(const Request& request) QUARRY_REQUIRES(mutex_);
+  Block* search_everywhere(const Request& request) QUARRY_REQUIRES(mutex_);
   bool ask_callbacks(const Request& request) QUARRY_REQUIRES(mutex_);
   Result<Block*> grow(const Request& request) QUARRY_REQUIRES(mutex_);
   Block& add_segment(Address address, const Request& request) QUARRY_REQUIRES(mutex_);

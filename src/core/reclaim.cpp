@@ -49,6 +49,7 @@ Result<Block*> DeviceAllocator::climb(const Request& request) {
     // Passed over so far: what the driver would have spared, and small parts of large segments.
     empty_magazines();
     if (Block* block = find_fitting(request)) return block;
+    if (Block* block = borrow(request)) return block;
     if (is_over_limit(request.segment_bytes)) {
       ++stats_.num_oom_rejections;
       return nullptr;
@@ -78,7 +79,7 @@ Result<Block*> DeviceAllocator::climb(const Request& request) {
 // still be an answer.
 Result<Block*> DeviceAllocator::climb_last_rung(const Request& request) {
   constexpr int kMostRounds = 8;
-  if (Block* block = search_again(request)) return block;
+  if (Block* block = search_everywhere(request)) return block;
   ++stats_.num_alloc_retries;
   ++stats_.num_sync_all_streams;
   for (int round = 0; round < kMostRounds;) {
@@ -101,7 +102,7 @@ Result<Block*> DeviceAllocator::climb_last_rung(const Request& request) {
 
 // Null with *gate kHeldByOthers: not decided yet.
 Result<Block*> DeviceAllocator::release_and_grow(const Request& request, FreeGate::Entry* gate) {
-  if (Block* block = search_again(request)) return block;
+  if (Block* block = search_everywhere(request)) return block;
   const Released released = release_vacant_segments(Need::kMemoryShort);
   *gate = released.gate;
   if (released.gate == FreeGate::Entry::kHeldByOthers) return nullptr;
@@ -109,10 +110,10 @@ Result<Block*> DeviceAllocator::release_and_grow(const Request& request, FreeGat
     note("event=release_failed device=" + std::to_string(device_) + " code=\"" +
          describe(released.failure) + "\" effect=\"the segment stays cached\"");
   }
-  if (Block* block = search_again(request)) return block;
+  if (Block* block = search_everywhere(request)) return block;
   Result<Block*> grown = grow(request);
   if (!grown.is_ok() || grown.value() != nullptr) return grown;
-  return search_again(request);
+  return search_everywhere(request);
 }
 
 // What is parked is searched before the driver is asked, but for a little: a thread whose sizes
@@ -136,6 +137,12 @@ Block* DeviceAllocator::search_magazines(const Request& request) {
 Block* DeviceAllocator::search_again(const Request& request) {
   settle_frees();
   return find_fitting(request);
+}
+
+// What is lent, too, may have become free only now.
+Block* DeviceAllocator::search_everywhere(const Request& request) {
+  if (Block* block = search_again(request)) return block;
+  return borrow(request);
 }
 
 bool DeviceAllocator::ask_callbacks(const Request& request) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
@@ -208,7 +215,7 @@ void DeviceAllocator::collect_garbage() {
 // Under a split limit: gives back the oversize blocks of this stream that make room. True if that
 // was enough to try again.
 bool DeviceAllocator::release_oversize(const Request& request) {
-  if (config_.max_split_bytes == kUnlimited) return false;
+  if (config_.max_split_bytes == kUnlimited || request.pool->options.no_recycle) return false;
   wait_for_turn();
   bool is_enough = false;
   const std::vector<Segment*> chosen = choose_oversize(request, &is_enough);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/capture_router.hpp"
 #include "core/thread_state.hpp"
 
 namespace quarry {
@@ -15,11 +16,14 @@ bool can_ask(const Stream& stream) noexcept {
 
 }  // namespace
 
-CaptureId ServedCaptures::find(const Stream& stream) const noexcept {
+DriverResult<CaptureId> ServedCaptures::find(const Stream& stream) const noexcept {
   if (!stream.is_live() || !can_ask(stream)) return CaptureId::kNone;
-  const auto info = driver_.get_capture_info(stream.ref);
-  const bool is_active = info.is_ok() && info.value.status == CaptureStatus::kActive;
-  return is_active ? info.value.id : CaptureId::kNone;
+  return find_active_capture(driver_, stream.ref);
+}
+
+bool ServedCaptures::is_in(const Stream& stream, CaptureId capture) const noexcept {
+  const auto found = find(stream);
+  return found.is_ok() && found.value == capture;
 }
 
 bool ServedCaptures::is_any_of(PoolId pool) const noexcept {
@@ -61,7 +65,9 @@ bool ServedCaptures::wait_in_order(Block& block, Stream& stream, CaptureId id, P
 
 bool ServedCaptures::has_ended(const Capture& capture) const noexcept {
   const Stream& stream = *capture.stream;
-  return !stream.is_live() || (can_ask(stream) && find(stream) != capture.id);
+  if (!stream.is_live()) return true;
+  const auto now = find(stream);
+  return can_ask(stream) && now.is_ok() && now.value != capture.id;
 }
 
 void ServedCaptures::drop_waits(std::vector<Block*>& blocks, std::size_t from) {

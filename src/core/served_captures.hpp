@@ -24,8 +24,16 @@ class ServedCaptures {
   ServedCaptures(Driver& driver, StreamTable& streams) noexcept
       : driver_(driver), streams_(streams) {}
 
-  // The capture that the stream is in; kNone also where it cannot be told.
-  CaptureId find(const Stream& stream) const noexcept;
+  // The capture that the stream is in; kNone also for another thread's per-thread default stream,
+  // which nobody else can name. An error: it is not known.
+  DriverResult<CaptureId> find(const Stream& stream) const noexcept;
+  // None where it is not known: then a block waits for all work of the stream.
+  CaptureId guess(const Stream& stream) const noexcept {
+    const auto found = find(stream);
+    return found.is_ok() ? found.value : CaptureId::kNone;
+  }
+  // False also where it is not known.
+  bool is_in(const Stream& stream, CaptureId capture) const noexcept;
   // A request of the stream, in that capture, is served from the pool.
   void note(Stream& stream, CaptureId id, PoolId pool);
   bool is_any() const noexcept { return !captures_.empty(); }
