@@ -29,6 +29,14 @@ std::string format_value(sim::StreamKind kind) {
   return kind == sim::StreamKind::kBlocking ? "sim::StreamKind::kBlocking"
                                             : "sim::StreamKind::kNonBlocking";
 }
+std::string format_value(PoolSource source) {
+  static constexpr const char* kNames[] = {"kDriver", "kFunctions", "kMoodyFunctions"};
+  return std::string("PoolSource::") + kNames[static_cast<int>(source)];
+}
+std::string format_value(Route::Kind kind) {
+  static constexpr const char* kNames[] = {"kThread", "kStream", "kCapture", "kFilter"};
+  return std::string("Route::Kind::") + kNames[static_cast<int>(kind)];
+}
 std::string format_value(Mutant mutant) {
   return std::string("Mutant::") + get_name(mutant);
 }
@@ -50,9 +58,16 @@ void append_fields(std::string& text, const Fields& fields, const Fields& usual,
 }  // namespace
 
 const char* get_name(Mutant mutant) {
-  static constexpr const char* kNames[] = {
-      "kNone",        "kLostFence",  "kDroppedRecord", "kRecordElsewhere", "kDroppedRecordStream",
-      "kWrongStream", "kSuddenDeath"};
+  static constexpr const char* kNames[] = {"kNone",
+                                           "kLostFence",
+                                           "kDroppedRecord",
+                                           "kRecordElsewhere",
+                                           "kDroppedRecordStream",
+                                           "kWrongStream",
+                                           "kUnseenCapture",
+                                           "kSameCapture",
+                                           "kUnseenReplay",
+                                           "kSuddenDeath"};
   return kNames[static_cast<int>(mutant)];
 }
 
@@ -85,6 +100,7 @@ std::string format(const Case& experiment) {
   append_field(text, Field{"thread_cache", options.thread_cache}, Field{"", usual.thread_cache});
   append_field(text, Field{"calls_take_time", options.calls_take_time},
                Field{"", usual.calls_take_time});
+  append_field(text, Field{"has_pools", options.has_pools}, Field{"", usual.has_pools});
   append_field(text, Field{"mutant", options.mutant}, Field{"", usual.mutant});
   text += "},\n     .operations = {\n";
   for (const Operation& operation : experiment.operations)

@@ -18,6 +18,9 @@ enum class Mutant {
   kRecordElsewhere,      // the driver: events are recorded on a stream without work
   kDroppedRecordStream,  // the user's work on another stream is not told
   kWrongStream,          // the user names another stream than the one that works
+  kUnseenCapture,        // the driver: no stream is ever said to capture
+  kSameCapture,          // the driver: all captures have one number
+  kUnseenReplay,         // the user captures anew before the pool's launches were seen done
   kSuddenDeath,          // the process ends when a block that other streams used is freed
 };
 
@@ -36,6 +39,7 @@ struct CaseOptions {
   bool reuse_stream_handles = true;
   bool calls_take_time = false;
   bool thread_cache = true;  // at the start; Configure may change it
+  bool has_pools = false;    // the generator uses private pools and graphs
   Mutant mutant = Mutant::kNone;
 };
 

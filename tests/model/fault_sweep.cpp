@@ -78,10 +78,12 @@ void perform_with_fault(State& state, const Operation& operation, Report& report
   const bool is_request = request != nullptr && !state.block(request->slot).has_value();
   const DeviceId device = request != nullptr ? state.stream(request->stream).ref.device : 0;
   const DeviceStats before = state.stats(device);
-  const std::int64_t held_before = state.ledger().devices[static_cast<std::size_t>(device)].count;
+  const DeviceLedger& own = state.ledger_of(device);
+  const std::int64_t held_before = own.count;
+  const std::int64_t risen_before = own.risen_bytes;
   perform(operation, state);
-  const std::int64_t held = state.ledger().devices[static_cast<std::size_t>(device)].count;
-  if (!is_request || state.block(request->slot).has_value() || held != held_before) return;
+  const bool is_served = own.count != held_before || own.risen_bytes != risen_before;
+  if (!is_request || state.block(request->slot).has_value() || is_served) return;
   report.has_request_failed = true;
   const std::string difference = compare_failed(before, state.stats(device));
   if (!difference.empty()) state.fail("a failed request: " + difference);

@@ -21,8 +21,14 @@ class FaultSweepTest : public testing::TestWithParam<std::uint64_t> {};
 
 TEST_P(FaultSweepTest, EveryCallOfEveryEntryMayFail) {
   const char* const offset = std::getenv("QUARRY_MODEL_SEED");
-  Entropy entropy(GetParam() + (offset == nullptr ? 0 : std::strtoull(offset, nullptr, 10)));
-  Case experiment = generate_case(entropy, kOperations, Repertoire::kOneThread);
+  std::uint64_t seed =
+      1000 * GetParam() + (offset == nullptr ? 0 : std::strtoull(offset, nullptr, 10));
+  const bool has_pools = GetParam() == 1;
+  Case experiment;
+  do {
+    Entropy entropy(seed++);
+    experiment = generate_case(entropy, kOperations, Repertoire::kOneThread);
+  } while (experiment.options.has_pools != has_pools);
   experiment.options.made_streams = 3;
   experiment.options.physical_bytes = 128_MiB;  // small: with retries and out-of-memory results
   ASSERT_TRUE(run_isolated(experiment).has_passed());
@@ -40,8 +46,11 @@ TEST_P(FaultSweepTest, EveryCallOfEveryEntryMayFail) {
                    std::to_string(result.tried[static_cast<std::size_t>(entry)]));
   }
   EXPECT_GT(result.failed_requests, 20u);
+  const auto asked = result.tried[static_cast<std::size_t>(DriverEntry::kGetCaptureInfo)];
+  EXPECT_EQ(asked > 100, has_pools);
 }
 
+// The first with private pools and graphs.
 INSTANTIATE_TEST_SUITE_P(Program, FaultSweepTest, testing::Values(1u, 2u));
 
 // The calls before there is an allocator.

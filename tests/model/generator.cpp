@@ -5,6 +5,7 @@
 #include <array>
 
 #include "core/size_policy.hpp"
+#include "tests/model/graph_generator.hpp"
 #include "tests/model/state.hpp"
 
 namespace quarry::model {
@@ -16,6 +17,7 @@ class Generator {
       : entropy_(entropy),
         options_(options),
         repertoire_(repertoire),
+        graphs_(entropy, repertoire),
         other_callers_percent_(entropy.pick({15u, 40u, 60u})),
         habit_percent_(entropy.pick({30u, 30u, 80u})) {
     for (Habit& habit : habits_) {
@@ -54,6 +56,7 @@ class Generator {
   Entropy& entropy_;
   const CaseOptions options_;
   const Repertoire repertoire_;
+  GraphGenerator graphs_;
   const unsigned other_callers_percent_;
   const unsigned habit_percent_;  // of allocations
   std::array<Habit, 4> habits_{};
@@ -114,10 +117,18 @@ Operation Generator::make_allocate() {
     allocate.stream = any_stream();
     allocate.bytes = make_size();
   }
+  bool is_captured = false;
+  if (options_.has_pools) {
+    const auto captured = graphs_.pick_captured_stream();
+    if (captured) allocate.stream = *captured;
+    allocate.pool = graphs_.pick_explicit_pool();
+    is_captured = captured.has_value();
+  }
   allocate.alignment = make_alignment();
   allocate.work_ns = make_work_ns();
   allocate.caller = make_caller();
   callers_[static_cast<std::size_t>(allocate.slot)] = allocate.caller;
+  if (is_captured) graphs_.note_request(allocate);
   return allocate;
 }
 
@@ -125,7 +136,10 @@ Operation Generator::make_block_operation() {
   const std::uint64_t kind = entropy_.below(100);
   if (kind < 38) return make_allocate();
   const int slot = find_slot(true);
-  if (kind < 54) return RecordStream{slot, any_stream(), make_work_ns()};
+  if (kind < 54) {
+    return RecordStream{slot, any_stream(), make_work_ns(),
+                        entropy_.chance(10) ? make_caller() : Caller::kMain};
+  }
   if (kind < 60) return Use{slot, make_work_ns()};
   if (kind < 62) return FreeAgain{static_cast<int>(entropy_.below(kSlots))};
   if (kind < 63) return FreeInterior{slot, entropy_.below(4_MiB)};
@@ -182,6 +196,8 @@ Operation Generator::make_configure() {
   to.fraction_percent = entropy_.pick({100, 100, 90, 50});
   to.rejects_early = entropy_.chance(20);
   to.upstream_quirks = entropy_.chance(50);
+  to.graph_capture_reclaim = entropy_.chance(70);
+  to.record_stream_reuse = entropy_.chance(70);
   return to;
 }
 
@@ -207,6 +223,7 @@ Operation Generator::make_setting() {
 }
 
 Operation Generator::next() {
+  if (options_.has_pools && entropy_.chance(35)) return graphs_.next(find_slot(true));
   const std::uint64_t kind = entropy_.below(1000);
   if (kind < 720) return make_block_operation();
   if (kind < 920) return make_stream_operation();
@@ -226,6 +243,11 @@ Case generate_case(Entropy& entropy, std::size_t count, Repertoire repertoire) {
   made.options.reuse_stream_handles = entropy.chance(70);
   made.options.thread_cache = entropy.chance(70);
   made.options.calls_take_time = entropy.chance(30);
+  made.options.has_pools = entropy.chance(50);
+  if (repertoire == Repertoire::kBlocksOnly) made.options.has_pools = false;
+  if (repertoire == Repertoire::kGraphs) made.options.has_pools = true;
+  // The legacy stream alone cannot capture.
+  if (made.options.has_pools) made.options.made_streams = entropy.pick({0, 1, 3, 3, 3, 3, 5, 5});
   Generator generator(entropy, made.options, repertoire);
   while (made.operations.size() < count && !entropy.is_exhausted())
     made.operations.push_back(generator.next());

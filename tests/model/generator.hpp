@@ -14,7 +14,9 @@ namespace quarry::model {
 // What the operations may be.
 enum class Repertoire {
   kEverything,
-  kOneThread,  // nothing that needs another one
+  kOneThread,   // nothing that needs another one
+  kBlocksOnly,  // no private pools, and nothing in captures
+  kGraphs,      // with private pools and graphs for certain
 };
 
 // At most `count` operations; fewer when the entropy is used up.

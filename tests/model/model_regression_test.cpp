@@ -58,5 +58,71 @@ TEST(ModelRegressionTest, ARequestThatCannotBeServedDoesNotUseWhatAnEarlierMissL
            }});
 }
 
+TEST(ModelRegressionTest, ARequestInACallbackDoesNotAskWhetherItsStreamCaptures) {
+  expect_passes(Case{.options = {.has_pools = true},
+                     .operations = {
+                         RetainPool{},
+                         BeginRoute{.kind = Route::Kind::kCapture, .stream = 6},
+                         Allocate{.slot = 50, .stream = 5, .caller = Caller::kDriverCallback},
+                         EndRoute{},
+                         BeginRoute{.kind = Route::Kind::kFilter, .stream = 5},
+                         Allocate{.slot = 51, .stream = 5, .caller = Caller::kDriverCallback},
+                         Allocate{.slot = 52, .stream = 5},
+                     }});
+}
+
+TEST(ModelRegressionTest, ARouteToTheCapturesOfAStreamThatIsGoneDoesNotAskAboutIt) {
+  expect_passes(Case{.options = {.reuse_stream_handles = false, .has_pools = true},
+                     .operations = {
+                         RetainPool{},
+                         RetainPool{.pool = 1},
+                         BeginRoute{.pool = 1},
+                         CaptureInto{.stream = 5},
+                         EndCapture{.stream = 5},
+                         BeginCapture{.stream = 6},
+                         Retire{.stream = 5},
+                         Allocate{.slot = 45, .stream = 6},
+                         EndCapture{.stream = 6},
+                     }});
+}
+
+TEST(ModelRegressionTest, ARouteOfAStreamThatIsGoneDoesNotServeTheNextOneOfItsHandle) {
+  expect_passes(Case{.options = {.has_pools = true},
+                     .operations = {
+                         RetainPool{},
+                         BeginRoute{.kind = Route::Kind::kStream, .stream = 5},
+                         Allocate{.slot = 44, .stream = 5},
+                         Retire{.stream = 5},
+                         Allocate{.slot = 45, .stream = 5},
+                     }});
+}
+
+TEST(ModelRegressionTest, ARequestIsNotRejectedWhileAPoolHasABlockToLend) {
+  expect_passes(Case{.options = {.made_streams = 0, .has_pools = true},
+                     .operations = {
+                         RetainPool{.use_on_oom = true},
+                         Configure{.rejects_early = true},
+                         Allocate{.slot = 75, .pool = 0},
+                         SetLimit{.bytes = 129108},
+                         Allocate{.slot = 4, .bytes = 1},
+                     }});
+}
+
+TEST(ModelRegressionTest, APoolThatKeepsItsSegmentsKeepsThemWhenItIsShortItself) {
+  expect_passes(
+      Case{.options = {.made_streams = 0, .physical_bytes = 536870912, .has_pools = true},
+           .operations = {
+               RetainPool{.use_on_oom = true, .no_recycle = true},
+               Allocate{.slot = 82, .bytes = 88188791, .pool = 0},
+               Free{.slot = 82},
+               Configure{.large_segment_mib = 64,
+                         .max_split_mib = 64,
+                         .max_non_split_rounding_mib = 1,
+                         .fraction_percent = 50},
+               Allocate{.slot = 15, .bytes = 2097152, .pool = 0},
+               Allocate{.slot = 7, .bytes = 118880909},
+           }});
+}
+
 }  // namespace
 }  // namespace quarry::model

@@ -18,11 +18,40 @@ namespace quarry::model {
 namespace {
 
 constexpr std::size_t kCaseOperations = 4000;
-constexpr std::size_t kQuickOperations = 50'000;
+constexpr std::size_t kQuickOperations = 60'000;
 
 std::size_t get_number(const char* name, std::size_t otherwise) {
   const char* const text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+void expect_pools_and_graphs(const Tally& tally, std::size_t wanted) {
+  const struct {
+    const char* name;
+    std::uint64_t count;
+    std::size_t operations;  // at least one in so many
+  } reached[] = {
+      {"private_allocations", tally.private_allocations, 200},
+      {"borrowed_blocks", tally.borrowed_blocks, 20000},
+      {"refused_segments", tally.refused_segments, 2000},
+      {"pools_released_with_blocks", tally.pools_released_with_blocks, 2500},
+      {"pools_released_with_launches", tally.pools_released_with_launches, 10000},
+      {"captures_into_pools", tally.captures_into_pools, 600},
+      {"captured_allocations", tally.captured_allocations, 400},
+      {"captured_reuses", tally.captured_reuses, 3000},
+      {"captured_inputs", tally.captured_inputs, 1500},
+      {"forked_streams", tally.forked_streams, 1000},
+      {"lost_captures", tally.lost_captures, 5000},
+      {"freed_after_captures", tally.freed_after_captures, 700},
+      {"graphs", tally.graphs, 700},
+      {"launches", tally.launches, 300},
+      {"launches_in_flight", tally.launches_in_flight, 600},
+      {"moved_replays", tally.moved_replays, 2500},
+  };
+  for (const auto& [name, count, operations] : reached) {
+    EXPECT_GT(count, wanted / operations) << name;
+    testing::Test::RecordProperty(name, std::to_string(count));
+  }
 }
 
 class ModelTest : public testing::TestWithParam<int> {};
@@ -44,9 +73,10 @@ TEST_P(ModelTest, NoProgramFindsAFault) {
   EXPECT_GT(tally.deferred_frees, wanted / 200);
   EXPECT_GT(tally.captures, wanted / 1000);
   EXPECT_GT(tally.retired_streams, wanted / 1000);
-  EXPECT_GT(tally.parked_blocks, wanted / 150);
-  EXPECT_GT(tally.parked_by_others, wanted / 1000);
+  EXPECT_GT(tally.parked_blocks, wanted / 250);
+  EXPECT_GT(tally.parked_by_others, wanted / 6000);
   EXPECT_GT(tally.ended_threads, wanted / 2000);
+  expect_pools_and_graphs(tally, wanted);
   RecordProperty("parked_blocks", std::to_string(tally.parked_blocks));
   RecordProperty("parked_by_others", std::to_string(tally.parked_by_others));
   RecordProperty("allocations", std::to_string(tally.allocations));

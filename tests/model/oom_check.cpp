@@ -25,6 +25,10 @@ Demand make_demand(const Allocate& request, const Config& config) {
   return demand;
 }
 
+Bytes get_reserved(State& state, DeviceId device) {
+  return static_cast<Bytes>(state.stats(device).reserved_bytes.all.current);
+}
+
 bool does_limit_refuse(State& state, DeviceId device, Bytes segment_bytes) {
   const Bytes allowed = state.calculate_allowed_bytes(device);
   const auto reserved = static_cast<Bytes>(state.stats(device).reserved_bytes.all.current);
@@ -40,8 +44,18 @@ bool has_device_room(State& state, DeviceId device, Bytes segment_bytes) {
   return true;
 }
 
+// Whether the pool's own memory could serve the request, or memory that another lends.
+bool may_serve_from(State& state, int wanted, int pool) {
+  if (pool != kDefaultPool && state.pools().at(pool).has_idle_memory) return false;
+  if (wanted == pool) return true;
+  if (wanted != kDefaultPool) return false;
+  const UserPool& lender = state.pools().at(pool);
+  return lender.options.use_on_oom && lender.use_count > 0;
+}
+
 // With one stream, never retired, every gap between held blocks is a free block of that stream.
-bool is_gap_fitting(State& state, DeviceId device, const Demand& demand, const Config& config) {
+bool is_gap_fitting(State& state, DeviceId device, int pool, const Demand& demand,
+                    const Config& config) {
   struct Extent {
     Bytes segment_bytes = 0;
     std::map<Address, Bytes> held;
@@ -49,7 +63,7 @@ bool is_gap_fitting(State& state, DeviceId device, const Demand& demand, const C
   std::map<Address, Extent> segments;
   for (int slot = 0; slot < kSlots; ++slot) {
     const std::optional<UserBlock>& block = state.block(slot);
-    if (!block || block->device != device) continue;
+    if (!block || block->device != device || !may_serve_from(state, pool, block->pool)) continue;
     const auto info = state.allocator().find_block(block->address);
     if (!info.is_ok()) continue;
     Extent& extent = segments[info.value().segment_address];
@@ -93,22 +107,67 @@ bool is_cache_fitting(State& state, const UserStream& stream, const Demand& dema
   return false;
 }
 
+// Pools that somebody holds keep what captures were given, and all of it where that was wished.
+void check_pools_are_trimmed(State& state, DeviceId device, Caller caller) {
+  const Bytes reserved = get_reserved(state, device);
+  for (int i = 0; i < state.pools().count(); ++i) {
+    const UserPool& pool = state.pools().at(i);
+    if (pool.device != device || pool.use_count == 0 || pool.options.no_recycle) continue;
+    const bool is_trimmed = state.call_as(
+        caller, [&] { return state.allocator().trim_pool(device, pool.id).is_ok(); });
+    if (!is_trimmed) state.fail("trim_pool failed");
+  }
+  if (get_reserved(state, device) != reserved) {
+    state.fail("false out-of-memory: a pool could still be trimmed");
+  }
+}
+
+// What a pool lends fits: then the request for the default pool had to be served with it.
+void check_lenders(State& state, const Allocate& request, Caller caller,
+                   const UserStream& stream) {
+  const DeviceId device = stream.ref.device;
+  for (int i = 0; i < state.pools().count(); ++i) {
+    UserPool& pool = state.pools().at(i);
+    if (pool.device != device || pool.use_count == 0 || !pool.options.use_on_oom) continue;
+    const auto result = state.call_as(caller, [&] {
+      return state.allocator().allocate_in_pool({device, stream.handle}, request.bytes,
+                                                request.alignment, pool.id);
+    });
+    if (result.is_ok()) return state.fail("false out-of-memory: a pool that lends had a block");
+    ++state.ledger_of(device).ooms;
+    ++pool.ooms;
+  }
+}
+
+// Whether the pool itself may have had no more.
+bool does_pool_refuse(State& state, const Before& before, Bytes segment_bytes) {
+  if (before.pool == kDefaultPool) return false;
+  const UserPool& pool = state.pools().at(before.pool);
+  if (pool.functions != nullptr && pool.functions->refusal_count() > before.refusal_count) {
+    return true;
+  }
+  const auto report = state.allocator().get_pool_report(pool.device, pool.id);
+  const Bytes limit = pool.options.limit_bytes;
+  const auto reserved = static_cast<Bytes>(report.value().stats.reserved_bytes.current);
+  return segment_bytes > limit || reserved > limit - segment_bytes;
+}
+
 }  // namespace
 
 void check_out_of_memory(State& state, const Allocate& request, Caller caller,
-                         const UserStream& stream, const DeviceStats& before) {
+                         const UserStream& stream, const Before& before) {
   const DeviceId device = stream.ref.device;
   const Config config = state.allocator().get_config();
   const Demand demand = make_demand(request, config);
   const DeviceStats now = state.stats(device);
   const bool is_only_stream = state.options().made_streams == 0 && stream.name.generation == 0;
-  if (is_only_stream && is_gap_fitting(state, device, demand, config)) {
+  if (is_only_stream && is_gap_fitting(state, device, before.pool, demand, config)) {
     state.fail("false out-of-memory: a free block of the stream fitted");
   }
-  if (is_cache_fitting(state, stream, demand, config)) {
+  if (before.pool == kDefaultPool && is_cache_fitting(state, stream, demand, config)) {
     state.fail("false out-of-memory: a cached block of the stream fitted");
   }
-  const bool was_rejected = now.num_oom_rejections > before.num_oom_rejections;
+  const bool was_rejected = now.num_oom_rejections > before.stats.num_oom_rejections;
   if (was_rejected) {
     if (!does_limit_refuse(state, device, demand.segment_bytes)) {
       state.fail("a request within the limits was rejected");
@@ -116,6 +175,8 @@ void check_out_of_memory(State& state, const Allocate& request, Caller caller,
     return;
   }
   if (state.is_gate_held) return;
+  // As PyTorch, nothing is given back then.
+  if (!config.graph_capture_reclaim && state.graphs().may_seem_active()) return;
   // As the thread that asked: only it can look at fences of its own default streams.
   const bool is_emptied =
       state.call_as(caller, [&] { return state.allocator().empty_cache(device).is_ok(); });
@@ -123,6 +184,12 @@ void check_out_of_memory(State& state, const Allocate& request, Caller caller,
   if (state.stats(device).reserved_bytes.all.current != now.reserved_bytes.all.current) {
     state.fail("false out-of-memory: vacant segments could still be released");
   }
+  check_pools_are_trimmed(state, device, caller);
+  const bool may_be_offered = state.offered_slot >= 0 && state.block(state.offered_slot);
+  if (before.pool == kDefaultPool && !may_be_offered) {
+    check_lenders(state, request, caller, stream);
+  }
+  if (does_pool_refuse(state, before, demand.segment_bytes)) return;
   if (does_limit_refuse(state, device, demand.segment_bytes)) return;
   if (has_device_room(state, device, demand.segment_bytes)) {
     state.fail("false out-of-memory: the device has room for the segment");

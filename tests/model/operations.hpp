@@ -13,39 +13,29 @@
 #include "base/bytes.hpp"
 #include "driver/driver_types.hpp"
 #include "sim/sim_types.hpp"
+#include "tests/model/graph_operations.hpp"
+#include "tests/model/operation_fields.hpp"
 
 namespace quarry::model {
 
-class State;
-
-// Who makes the call: the main thread, two others, or the main thread inside a driver callback.
-enum class Caller { kMain, kSecond, kThird, kDriverCallback };
-
-// One name and value of an operation, as it is printed.
-template <class T>
-struct Field {
-  const char* name;
-  T value;
-};
-template <class T>
-Field(const char*, T) -> Field<T>;
-
 // --- Blocks ------------------------------------------------------------------------------------
 
-// Into an empty slot, on a stream that does not capture; then work on it that lasts `work_ns`.
+// Into an empty slot; then work on it that lasts `work_ns`. On a stream that captures only where a
+// private pool serves it.
 struct Allocate {
   int slot = 0;
   int stream = 0;
   Bytes bytes = 512;
   Bytes alignment = 512;
   std::uint64_t work_ns = 0;
+  int pool = -1;  // of the stream's device, whatever is begun; -1: the one that the routes say
   Caller caller = Caller::kMain;
   void perform(State& state) const;
   static constexpr const char* kName = "Allocate";
   auto fields() const {
     return std::tuple(Field{"slot", slot}, Field{"stream", stream}, Field{"bytes", bytes},
                       Field{"alignment", alignment}, Field{"work_ns", work_ns},
-                      Field{"caller", caller});
+                      Field{"pool", pool}, Field{"caller", caller});
   }
 };
 
@@ -104,10 +94,12 @@ struct RecordStream {
   int slot = 0;
   int stream = 0;
   std::uint64_t work_ns = 0;
+  Caller caller = Caller::kMain;
   void perform(State& state) const;
   static constexpr const char* kName = "RecordStream";
   auto fields() const {
-    return std::tuple(Field{"slot", slot}, Field{"stream", stream}, Field{"work_ns", work_ns});
+    return std::tuple(Field{"slot", slot}, Field{"stream", stream}, Field{"work_ns", work_ns},
+                      Field{"caller", caller});
   }
 };
 
@@ -199,7 +191,7 @@ struct BeginCapture {
   }
 };
 
-// On the thread that began it.
+// On the thread that began it, after its streams are joined.
 struct EndCapture {
   int stream = 0;
   void perform(State& state) const;
@@ -227,6 +219,8 @@ struct Configure {
   bool rejects_early = false;
   bool upstream_quirks = true;
   bool thread_cache = true;
+  bool graph_capture_reclaim = true;
+  bool record_stream_reuse = false;  // inside captures
   void perform(State& state) const;
   static constexpr const char* kName = "Configure";
   auto fields() const {
@@ -235,7 +229,9 @@ struct Configure {
         Field{"max_non_split_rounding_mib", max_non_split_rounding_mib},
         Field{"divisions", divisions}, Field{"garbage_percent", garbage_percent},
         Field{"fraction_percent", fraction_percent}, Field{"rejects_early", rejects_early},
-        Field{"upstream_quirks", upstream_quirks}, Field{"thread_cache", thread_cache});
+        Field{"upstream_quirks", upstream_quirks}, Field{"thread_cache", thread_cache},
+        Field{"graph_capture_reclaim", graph_capture_reclaim},
+        Field{"record_stream_reuse", record_stream_reuse});
   }
 };
 
@@ -299,7 +295,9 @@ using Operation =
     std::variant<Allocate, Free, FreeSized, FreeOnStream, FreeAgain, FreeInterior, RecordStream,
                  Use, Busy, Complete, Advance, Order, Synchronize, Retire, RetireThread, EndThread,
                  BeginCapture, EndCapture, EmptyCache, Configure, SetLimit, SetFraction,
-                 SetExternal, HoldGate, OfferSlot, ResetStats, Quiesce>;
+                 SetExternal, HoldGate, OfferSlot, ResetStats, Quiesce, RetainPool, ReleasePool,
+                 BeginRoute, EndRoute, TrimPool, ChangePool, CaptureInto, OrderCaptured,
+                 UseAsInput, LoseCapture, LaunchGraph, DestroyGraph>;
 
 inline void perform(const Operation& operation, State& state) {
   std::visit([&state](const auto& op) { op.perform(state); }, operation);

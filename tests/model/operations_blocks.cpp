@@ -19,7 +19,15 @@ std::string describe(const char* call, const Status& status) {
 // What the new block must be; the block for the ledger.
 UserBlock check_block(State& state, const Allocate& request, const UserStream& stream,
                       Address address) {
-  UserBlock block{stream.ref.device, address, request.bytes, request.bytes, stream.name, {}, {}};
+  UserBlock block{
+      .device = stream.ref.device,
+      .address = address,
+      .requested_bytes = request.bytes,
+      .bytes = request.bytes,
+      .owner = stream.name,
+      .recorded = {},
+      .inputs_of = {},
+  };
   const auto info = state.allocator().find_block(address);
   if (!info.is_ok()) {
     state.fail("a block that was handed out is unknown");
@@ -61,10 +69,16 @@ bool is_refused(State& state, const Allocate& request, const Result<Address>& re
 }
 
 void check_refusal(State& state, const Allocate& request, Caller caller, const UserStream& stream,
-                   const DeviceStats& before, const Status& status) {
-  DeviceLedger& own = state.ledger().devices[static_cast<std::size_t>(stream.ref.device)];
+                   const Before& before, const Status& status) {
+  if (before.pool != kDefaultPool && state.pools().at(before.pool).use_count == 0) {
+    if (status.code() == StatusCode::kInvalidArgument) return;
+  }
   if (status.code() == StatusCode::kOutOfMemory) {
-    ++own.ooms;
+    ++state.ledger_of(stream.ref.device).ooms;
+    if (before.capture != state.graphs().find_unspoilt(stream)) {
+      return state.pools().take_over_ooms(stream.ref.device);
+    }
+    if (before.pool != kDefaultPool) ++state.pools().at(before.pool).ooms;
     ++state.tally.ooms;
     if (!state.are_faults_possible) check_out_of_memory(state, request, caller, stream, before);
     return;
@@ -84,38 +98,54 @@ void check_free(State& state, const char* call, const Status& status, StatusCode
   if (status.code() != expected) state.fail(describe(call, status));
 }
 
+void check_growth(State& state, DeviceId device, const Before& before) {
+  const auto reserved = static_cast<Bytes>(state.stats(device).reserved_bytes.all.current);
+  const bool has_grown = reserved > static_cast<Bytes>(before.stats.reserved_bytes.all.current);
+  if (has_grown && reserved > state.calculate_allowed_bytes(device)) {
+    state.fail("more was reserved than the limits allow");
+  }
+}
+
 }  // namespace
 
 void Allocate::perform(State& state) const {
   std::optional<UserBlock>& place = state.block(slot);
   UserStream& on = state.stream(stream);
   const std::optional<Caller> as = state.choose_caller(on, caller);
-  if (place || on.capturing_thread || !as) return;
+  if (place || !as) return;
+  const std::optional<Before> before = prepare_request(state, *this, on, *as);
+  if (!before) return;
   const DeviceId device = on.ref.device;
-  const DeviceStats before = state.stats(device);
   const StreamRef told{device, choose_told_stream(state, on).handle};
-  Result<Address> result =
-      state.call_as(*as, [&] { return state.allocator().allocate(told, bytes, alignment); });
+  Result<Address> result = state.call_as(*as, [&] {
+    if (pool < 0) return state.allocator().allocate(told, bytes, alignment);
+    return state.allocator().allocate_in_pool(told, bytes, alignment,
+                                              state.pools().at(before->pool).id);
+  });
   if (is_refused(state, *this, result)) return;
-  if (!result.is_ok()) return check_refusal(state, *this, *as, on, before, result.status());
-
+  if (pool < 0) state.pools().find(on, state.thread_life(*as), true);
+  if (!result.is_ok()) return check_refusal(state, *this, *as, on, *before, result.status());
+  if (before->capture != state.graphs().find_unspoilt(on)) {
+    return give_back_at_once(state, *before, result.value());
+  }
   ++state.tally.allocations;
   UserBlock block = check_block(state, *this, on, result.value());
   block.lifetime = state.sim().begin_lifetime(device, block.address, block.bytes, on.ref);
-  state.ledger().devices[static_cast<std::size_t>(device)].add(block.bytes, bytes);
-  state.submit(on, sim::WorkTime::lasting_ns(work_ns), block.lifetime);
-  const auto reserved = static_cast<Bytes>(state.stats(device).reserved_bytes.all.current);
-  const bool has_grown = reserved > static_cast<Bytes>(before.reserved_bytes.all.current);
-  if (has_grown && reserved > state.calculate_allowed_bytes(device)) {
-    state.fail("more was reserved than the limits allow");
+  state.ledger_of(device).add(block.bytes, bytes);
+  note_pool(state, *before, block);
+  if (on.capturing_thread) {
+    state.graphs().use(on, block);
+  } else {
+    state.submit(on, sim::WorkTime::lasting_ns(work_ns), block.lifetime);
   }
+  check_growth(state, device, *before);
   state.touch(block.address);
   place = std::move(block);
 }
 
 void Free::perform(State& state) const {
   std::optional<UserBlock>& place = state.block(slot);
-  if (!place) return;
+  if (!place || state.graphs().is_pinned(*place)) return;
   const Address address = place->address;
   const DeviceId device = place->device;
   const Caller as = state.choose_caller(caller);
@@ -130,7 +160,7 @@ void Free::perform(State& state) const {
 
 void FreeSized::perform(State& state) const {
   std::optional<UserBlock>& place = state.block(slot);
-  if (!place) return;
+  if (!place || state.graphs().is_pinned(*place)) return;
   const Address address = place->address;
   const Bytes bytes = place->requested_bytes + error_bytes;
   const DeviceId device = place->device;
@@ -143,20 +173,44 @@ void FreeSized::perform(State& state) const {
   check_free(state, "free_sized", status, is_right ? StatusCode::kOk : StatusCode::kSizeMismatch);
 }
 
+namespace {
+
+// The user orders the stream after all uses, outside of captures or inside the block's own. False:
+// not possible.
+bool order_users(State& state, const UserBlock& block, UserStream& to) {
+  const std::uint64_t inside = state.graphs().find_unspoilt(to);
+  const auto is_fit = [&](const UserStream* stream) {
+    if (stream == nullptr) return false;
+    if (!to.capturing_thread) return state.is_usable(*stream);
+    return inside != 0 && inside == block.capture &&
+           state.graphs().find_unspoilt(*stream) == inside;
+  };
+  std::vector<StreamName> users = block.recorded;
+  users.push_back(block.owner);
+  const bool is_possible = is_fit(&to) && std::all_of(users.begin(), users.end(), [&](auto user) {
+                             return is_fit(state.find(user));
+                           });
+  if (!is_possible) return false;
+  for (const StreamName user : users) {
+    UserStream& from = *state.find(user);
+    if (&from == &to) continue;
+    if (!to.capturing_thread) {
+      state.order(from, to);
+    } else if (!state.graphs().order(from, to)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 void FreeOnStream::perform(State& state) const {
   std::optional<UserBlock>& place = state.block(slot);
-  if (!place) return;
+  if (!place || state.graphs().is_pinned(*place)) return;
   UserStream& to = state.stream_of(place->device, stream);
   const std::optional<Caller> as = state.choose_caller(to, caller);
-  if (!as || !state.is_usable(to)) return;
-  std::vector<StreamName> users = place->recorded;
-  users.push_back(place->owner);
-  for (const StreamName user : users) {
-    const UserStream* from = state.find(user);
-    if (from == nullptr || !state.is_usable(*from)) return;
-  }
-  for (const StreamName user : users)
-    state.order(*state.find(user), to);
+  if (!as || !order_users(state, *place, to)) return;
   const Address address = place->address;
   place->owner = to.name;
   state.end_block(place, slot, *as == Caller::kDriverCallback);
@@ -195,19 +249,22 @@ void RecordStream::perform(State& state) const {
   if (!place) return;
   UserStream& on = state.stream_of(place->device, stream);
   UserStream* const owner = state.find(place->owner);
-  const std::optional<Caller> as = state.choose_caller(on, Caller::kMain);
-  if (!as || owner == nullptr || !state.is_usable(*owner) || !state.is_usable(on)) return;
-  state.order(*owner, on);
-  if (state.options().mutant != Mutant::kDroppedRecordStream) {
-    const Status status = state.call_as(
-        *as, [&] { return state.allocator().record_stream(place->address, on.handle); });
-    check_free(state, "record_stream", status, StatusCode::kOk);
+  const std::optional<Caller> as = state.choose_caller(on, caller);
+  if (!as || owner == nullptr) return;
+  if (on.capturing_thread) {
+    const std::uint64_t inside = state.graphs().find_unspoilt(on);
+    const bool is_inside =
+        inside != 0 && inside == place->capture && state.graphs().find_unspoilt(*owner) == inside;
+    if (!is_inside || (owner != &on && !state.graphs().order(*owner, on))) return;
+    state.record(*place, on, *as);
+    state.graphs().use(on, *place);
+  } else {
+    if (!state.is_usable(*owner) || !state.is_usable(on)) return;
+    state.order(*owner, on);
+    state.record(*place, on, *as);
+    state.submit(on, sim::WorkTime::lasting_ns(work_ns), place->lifetime);
+    state.graphs().note_outside_use(on, *place);
   }
-  std::vector<StreamName>& recorded = place->recorded;
-  const bool is_known = on.name == place->owner ||
-                        std::find(recorded.begin(), recorded.end(), on.name) != recorded.end();
-  if (!is_known) recorded.push_back(on.name);
-  state.submit(on, sim::WorkTime::lasting_ns(work_ns), place->lifetime);
   state.touch(place->address);
 }
 
@@ -219,6 +276,8 @@ void Use::perform(State& state) const {
   for (const StreamName user : users) {
     UserStream* const on = state.find(user);
     if (on == nullptr) continue;
+    state.graphs().use(*on, *place);
+    if (state.is_usable(*on)) state.graphs().note_outside_use(*on, *place);
     state.submit(*on, sim::WorkTime::lasting_ns(work_ns), place->lifetime);
   }
 }

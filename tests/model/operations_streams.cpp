@@ -15,14 +15,7 @@ std::string describe(const char* call, StatusCode code) {
 }
 
 void end_capture(State& state, UserStream& stream) {
-  const auto thread = static_cast<Caller>(*stream.capturing_thread);
-  stream.capturing_thread.reset();
-  const auto graph = state.call_as(thread, [&] { return state.sim().end_capture(stream.ref); });
-  if (graph.is_ok()) {
-    static_cast<void>(state.sim().destroy_graph(graph.value));
-  } else if (!state.may_captures_be_lost) {
-    state.fail("a capture was lost: " + quarry::describe(graph.code));
-  }
+  state.graphs().end(state.graphs().find(stream)->number);
 }
 
 void complete(State& state, UserStream& stream) {
@@ -32,6 +25,7 @@ void complete(State& state, UserStream& stream) {
 
 // The handle is dead for the user: no block's work is there any more.
 void begin_generation(State& state, UserStream& stream, sim::StreamKind next_kind) {
+  state.pools().move_replays(stream);
   ++stream.name.generation;
   ++state.tally.retired_streams;
   if (!stream.is_made) return;
@@ -95,6 +89,7 @@ void Retire::perform(State& state) const {
   if (code == StatusCode::kDriverError && state.are_faults_possible) return;
   if (code == StatusCode::kBusy && state.are_faults_possible) return;
   if (code != StatusCode::kOk) return state.fail(describe("retire_stream", code));
+  state.pools().forget_stream(on, state.thread_life(*as));
   if (may_be_busy) return;
   begin_generation(state, on, next_kind);
 }
@@ -107,7 +102,9 @@ void RetireThread::perform(State& state) const {
   });
   const int thread = as == Caller::kDriverCallback ? 0 : static_cast<int>(as);
   for (UserStream& on : state.streams()) {
-    if (on.thread == thread) begin_generation(state, on, on.kind);
+    if (on.thread != thread) continue;
+    begin_generation(state, on, on.kind);
+    state.pools().forget_stream(on, state.thread_life(as));
   }
 }
 
@@ -123,6 +120,10 @@ void EndThread::perform(State& state) const {
     if (is_its_own) complete(state, on);
   }
   RetireThread{as}.perform(state);
+  const std::size_t ended = state.pools().end_routes_of_thread(state.thread_life(as));
+  if (state.call_as(as, [&] { return state.allocator().end_thread_pools(); }) != ended) {
+    state.fail("end_thread_pools ended another number of routes");
+  }
   state.replace_thread(thread);
   ++state.tally.ended_threads;
 }
@@ -135,8 +136,7 @@ void BeginCapture::perform(State& state) const {
   const DriverCode code =
       state.call_as(as, [&] { return state.sim().begin_capture(on.ref, mode); });
   if (code != DriverCode::kSuccess) state.fail("begin_capture: " + quarry::describe(code));
-  on.capturing_thread = static_cast<int>(as);
-  ++state.tally.captures;
+  state.graphs().begin(on, as);
 }
 
 void EndCapture::perform(State& state) const {
@@ -154,7 +154,8 @@ void EmptyCache::perform(State& state) const {
   if (code == StatusCode::kDriverError && state.are_faults_possible) return;
   if (code != StatusCode::kOk) return state.fail(describe("empty_cache", code));
   const DeviceStats now = state.stats(on);
-  const Bytes held = state.calculate_held_segment_bytes(on);
+  const Bytes held = state.calculate_kept_bytes(on);
+  state.touch_pools();
   const auto reserved = static_cast<Bytes>(now.reserved_bytes.all.current);
   const bool is_exact = now.pending_bytes == 0 && !state.are_faults_possible;
   if (reserved < held || (is_exact && reserved != held)) {
@@ -174,6 +175,8 @@ void Configure::perform(State& state) const {
   config.throw_on_cudamalloc_oom = rejects_early;
   config.upstream_quirks = upstream_quirks;
   config.thread_cache = thread_cache;
+  config.graph_capture_reclaim = graph_capture_reclaim;
+  config.graph_capture_record_stream_reuse = record_stream_reuse;
   state.allocator().configure(config);
   if (state.allocator().get_config() != config) state.fail("configure did not take");
 }
@@ -231,9 +234,8 @@ void ResetStats::perform(State& state) const {
 
 void Quiesce::perform(State& state) const {
   set_gate(state, false);
-  for (UserStream& on : state.streams()) {
-    if (on.capturing_thread) end_capture(state, on);
-  }
+  while (!state.graphs().active().empty())
+    state.graphs().end(state.graphs().active().front().number);
   for (UserStream& on : state.streams())
     complete(state, on);
   state.sim().advance_by_ns(kLongNs);
@@ -242,7 +244,11 @@ void Quiesce::perform(State& state) const {
   for (int i = 0; i < threads * state.options().device_count; ++i) {
     EmptyCache{i / threads, static_cast<Caller>(i % threads)}.perform(state);
   }
-  if (!state.are_faults_possible) state.check_quiet();
+  if (state.are_faults_possible) return;
+  for (int i = 0; i < state.pools().count(); ++i) {
+    if (state.pools().at(i).use_count > 0) TrimPool{i}.perform(state);
+  }
+  state.check_quiet();
 }
 
 }  // namespace quarry::model

@@ -25,6 +25,10 @@ Lie get_lie(Mutant mutant) {
       return Lie::kRecordDropped;
     case Mutant::kRecordElsewhere:
       return Lie::kRecordOnIdleStream;
+    case Mutant::kUnseenCapture:
+      return Lie::kNeverCapturing;
+    case Mutant::kSameCapture:
+      return Lie::kSameCapture;
     default:
       return Lie::kNone;
   }
@@ -56,6 +60,10 @@ State::~State() {
 }
 
 void State::fail(std::string what) {
+  if (options_.mutant == Mutant::kNone) keep_failure(std::move(what));
+}
+
+void State::keep_failure(std::string what) {
   if (failure_.empty()) failure_ = std::move(what);
 }
 
@@ -86,6 +94,7 @@ void State::make_streams() {
 
 void State::replace_thread(int number) {
   team_.end(number);
+  ++thread_generations_[static_cast<std::size_t>(number)];
   for (UserStream& stream : streams_) {
     if (stream.thread != number) continue;
     stream.ref = call_as(static_cast<Caller>(number), [&] {
@@ -105,7 +114,7 @@ void State::add_observers() {
   allocator_->callbacks().add_free_memory_callback([this](DeviceId, Bytes) {
     if (offered_slot < 0) return false;
     std::optional<UserBlock>& place = block(offered_slot);
-    if (!place) return false;
+    if (!place || graphs_.is_pinned(*place)) return false;
     const Address address = place->address;
     end_block(place, offered_slot, false);
     if (!allocator_->free(address).is_ok()) fail("a free from a callback failed");
@@ -139,6 +148,11 @@ std::optional<Caller> State::choose_caller(const UserStream& stream, Caller want
   return static_cast<Caller>(*stream.thread);
 }
 
+std::uint64_t State::thread_life(Caller caller) const {
+  const auto number = caller == Caller::kDriverCallback ? 0 : static_cast<std::size_t>(caller);
+  return number + 8 * thread_generations_[number];
+}
+
 bool State::is_usable(const UserStream& stream) const {
   if (stream.capturing_thread) return false;
   if (stream.handle != StreamHandle::kLegacy) return true;
@@ -166,21 +180,45 @@ void State::order(UserStream& before, UserStream& after) {
   }
 }
 
+void State::record(UserBlock& block, UserStream& on, Caller as) {
+  if (options_.mutant != Mutant::kDroppedRecordStream) {
+    const Status status =
+        call_as(as, [&] { return allocator_->record_stream(block.address, on.handle); });
+    if (!status.is_ok()) fail("record_stream failed: " + std::string(status.message()));
+  }
+  std::vector<StreamName>& recorded = block.recorded;
+  const bool is_known = on.name == block.owner ||
+                        std::find(recorded.begin(), recorded.end(), on.name) != recorded.end();
+  if (!is_known) recorded.push_back(on.name);
+}
+
+// Who certainly still uses a block that is freed now, and what may: nobody of its own capture.
+PendingBlock State::make_pending(const UserBlock& block) {
+  PendingBlock pending{block.bytes, {}};
+  std::vector<StreamName> users = block.recorded;
+  std::erase(users, block.owner);
+  if (block.capture != 0) users.push_back(block.owner);
+  for (const StreamName name : users) {
+    const UserStream* used = find(name);
+    const bool is_inside =
+        used != nullptr && block.capture != 0 && graphs_.find_unspoilt(*used) == block.capture;
+    if (used != nullptr && !is_inside) pending.uses.push_back({name, used->submissions});
+  }
+  return pending;
+}
+
 void State::end_block(std::optional<UserBlock>& place, int slot, bool may_wait) {
   sim_.end_lifetime(place->lifetime);
-  DeviceLedger& own = ledger_.devices[static_cast<std::size_t>(place->device)];
+  DeviceLedger& own = ledger_of(place->device);
   own.remove(place->bytes, place->requested_bytes);
-  if (may_wait || !place->recorded.empty()) {
+  pools_.remove(*place);
+  if (place->pool != kDefaultPool) touch_pools();
+  if (may_wait || !place->recorded.empty() || place->capture != 0) {
     QUARRY_CHECK(options_.mutant != Mutant::kSuddenDeath || place->recorded.empty());
     tally.deferred_frees += place->recorded.empty() ? 0 : 1;
-    PendingBlock pending{place->bytes, {}};
-    for (const StreamName name : place->recorded) {
-      if (const UserStream* used = find(name); used != nullptr && name != place->owner) {
-        pending.uses.push_back({name, used->submissions});
-      }
-    }
-    own.pending.push_back(std::move(pending));
+    own.pending.push_back(make_pending(*place));
   }
+  graphs_.note_free(*place);
   last_freed_[static_cast<std::size_t>(index(slot, kSlots))] = place->address;
   touch(place->address);
   place.reset();
@@ -191,14 +229,16 @@ void State::end_block(std::optional<UserBlock>& place, int slot, bool may_wait) 
 void State::check() {
   if (has_failed()) return;
   check_oracle();
-  if (options_.mutant != Mutant::kNone)
-    return;  // the oracle's to catch, without the ledger's help
+  if (options_.mutant != Mutant::kNone) return;
   const auto is_running = [this](const PendingBlock::ForeignUse& use) {
     const UserStream* stream = find(use.stream);
     // Of other kinds of stream the end may move without the user's doing.
     if (stream == nullptr || stream->kind != sim::StreamKind::kNonBlocking) return false;
     return stream->submissions == use.submissions && !sim_.is_idle(stream->ref);
   };
+  // Reports bring in what has become free, and others should do that, too.
+  const bool are_pools_due = pools_.has_any() && (are_pools_touched_ || ++checks_ % 16 == 0);
+  are_pools_touched_ = false;
   std::int64_t invalid_frees = 0;
   for (DeviceId device = 0; device < options_.device_count; ++device) {
     const DeviceStats now = stats(device);
@@ -209,6 +249,7 @@ void State::check() {
         held.physical_bytes != static_cast<Bytes>(now.reserved_bytes.all.current)) {
       difference = "the driver's holdings are not the allocator's segments";
     }
+    if (difference.empty() && are_pools_due) difference = pools_.check(device);
     if (!difference.empty()) fail("device " + std::to_string(device) + ": " + difference);
   }
   if (invalid_frees != ledger_.invalid_frees) {
@@ -220,20 +261,23 @@ void State::check() {
 }
 
 void State::check_oracle() {
-  if (sim_.hazard_count() > 0) fail("hazard: " + sim_.get_hazards().front().text);
+  if (sim_.hazard_count() > 0) keep_failure("hazard: " + sim_.get_hazards().front().text);
   if (sim_.misuse_count() > 0) fail("misuse: " + sim_.get_misuses().front().text);
   for (const sim::LostCapture& lost : sim_.get_lost_captures()) {
     if (may_captures_be_lost) break;
-    fail(std::string("a capture was lost by ") +
-         (lost.by_user ? "this test" : std::string(get_name(lost.entry))));
+    if (!lost.by_user) fail("a capture was lost by " + std::string(get_name(lost.entry)));
   }
 }
 
-Bytes State::calculate_held_segment_bytes(DeviceId device) const {
+// What is left when everything that can be given back has been: segments with blocks that are
+// held, and whatever pools have that somebody holds.
+Bytes State::calculate_kept_bytes(DeviceId device) {
   std::set<Address> seen;
-  Bytes bytes = 0;
+  Bytes bytes = pools_.has_any() ? pools_.calculate_held_pools_bytes(device) : 0;
   for (const std::optional<UserBlock>& block : blocks_) {
     if (!block || block->device != device) continue;
+    const bool is_held_pools = block->pool != kDefaultPool && pools_.at(block->pool).use_count > 0;
+    if (is_held_pools) continue;
     const auto info = allocator_->find_block(block->address);
     if (info.is_ok() && seen.insert(info.value().segment_address).second) {
       bytes += info.value().segment_bytes;
@@ -256,7 +300,7 @@ void State::check_quiet() {
     if (now.pending_bytes != 0) {
       fail("blocks stay pending with all work done: " + std::to_string(now.pending_bytes));
     }
-    const Bytes held = calculate_held_segment_bytes(device);
+    const Bytes held = calculate_kept_bytes(device);
     if (static_cast<Bytes>(now.reserved_bytes.all.current) != held) {
       fail("after empty_cache " + std::to_string(now.reserved_bytes.all.current) +
            " bytes are reserved, but blocks are held in " + std::to_string(held));
@@ -264,14 +308,29 @@ void State::check_quiet() {
   }
 }
 
+void State::release_pools(int odd) {
+  for (int i = odd; i < pools_.count(); i += 2) {
+    while (pools_.at(i).use_count > 0)
+      ReleasePool{i}.perform(*this);
+  }
+}
+
 void State::finish() {
   Quiesce{}.perform(*this);
   check();
+  graphs_.destroy_all();
+  release_pools(0);  // with live blocks
   for (int slot = 0; slot < kSlots; ++slot)
     Free{slot}.perform(*this);
+  release_pools(1);
   Quiesce{}.perform(*this);
   check();
   if (has_failed()) return;
+  for (DeviceId device = 0; device < options_.device_count; ++device) {
+    const bool is_any = !allocator_->get_pool_reports(device).value().empty();
+    // A segment that the driver was told to refuse stays, and with it its pool.
+    if (is_any && !are_faults_possible) fail("a released pool is left");
+  }
   allocator_->validate();
   allocator_.reset();
   for (DeviceId device = 0; device < options_.device_count; ++device) {

@@ -5,6 +5,7 @@
 // (Allocator::validate does). One operation at a time, on any thread of the team.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +16,9 @@
 #include "core/thread_state.hpp"
 #include "sim/sim_driver.hpp"
 #include "tests/model/case.hpp"
+#include "tests/model/graphs.hpp"
 #include "tests/model/ledger.hpp"
+#include "tests/model/private_pools.hpp"
 #include "tests/model/tally.hpp"
 #include "tests/model/thread_team.hpp"
 #include "tests/unit/sim/mutant_driver.hpp"
@@ -43,9 +46,21 @@ struct UserBlock {
   StreamName owner;
   std::vector<StreamName> recorded;
   sim::LifetimeId lifetime{};
+  int pool = kDefaultPool;
+  std::uint64_t capture = 0;             // that it was given to; 0: none
+  std::vector<std::uint64_t> inputs_of;  // captures and graphs that work with it besides
 };
 
 inline constexpr int kSlots = 96;
+
+// What is known just before a request.
+struct Before {
+  int pool = kDefaultPool;  // that must serve it
+  std::uint64_t capture = 0;
+  DeviceStats stats;
+  Bytes pool_reserved_bytes = 0;
+  std::uint64_t refusal_count = 0;  // of the pool's functions
+};
 
 class State {
  public:
@@ -54,7 +69,8 @@ class State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  // Keeps the first.
+  // Keeps the first. Not while something is wrong on purpose: that is the oracle's to catch,
+  // without the ledger's help.
   void fail(std::string what);
   bool has_failed() const { return !failure_.empty(); }
   const std::string& failure() const { return failure_; }
@@ -64,6 +80,11 @@ class State {
   const SimDriver& sim() const { return sim_; }
   Allocator& allocator() { return *allocator_; }
   Ledger& ledger() { return ledger_; }
+  PrivatePools& pools() { return pools_; }
+  Graphs& graphs() { return graphs_; }
+  DeviceLedger& ledger_of(DeviceId device) {
+    return ledger_.devices[static_cast<std::size_t>(device)];
+  }
 
   // --- Names -----------------------------------------------------------------------------------
   std::optional<UserBlock>& block(int slot) { return blocks_[index(slot, kSlots)]; }
@@ -86,15 +107,21 @@ class State {
   // holds the gate and the stream is another thread's.
   std::optional<Caller> choose_caller(const UserStream& stream, Caller wanted) const;
   Caller choose_caller(Caller wanted) const;
+  // A name of the calling thread that no later thread has.
+  std::uint64_t thread_life(Caller caller) const;
   // Whether the user may launch work there now.
   bool is_usable(const UserStream& stream) const;
   void submit(UserStream& stream, sim::WorkTime time, sim::LifetimeId use = {});
   void order(UserStream& before, UserStream& after);
+  // Tells the allocator of a use on `on`.
+  void record(UserBlock& block, UserStream& on, Caller as);
 
   // The bookkeeping around a free that succeeded or is about to; see operations_blocks.cpp.
   void end_block(std::optional<UserBlock>& place, int slot, bool may_wait);
   // The block was told to be touched: its segment is validated after the operation.
   void touch(Address address) { touched_ = address; }
+  // The figures of private pools may have changed.
+  void touch_pools() { are_pools_touched_ = true; }
 
   // --- Switches --------------------------------------------------------------------------------
   bool is_gate_held = false;
@@ -114,7 +141,7 @@ class State {
   void check_quiet();
   DeviceStats stats(DeviceId device) { return allocator_->get_stats(device).value(); }
   // The bytes of the segments in which the user holds something.
-  Bytes calculate_held_segment_bytes(DeviceId device) const;
+  Bytes calculate_kept_bytes(DeviceId device);
   // What the limits allow to be reserved.
   Bytes calculate_allowed_bytes(DeviceId device);
 
@@ -126,6 +153,9 @@ class State {
   void make_streams();
   void add_observers();
   void check_oracle();
+  void keep_failure(std::string what);
+  PendingBlock make_pending(const UserBlock& block);
+  void release_pools(int odd);
 
   const CaseOptions options_;
   SimDriver sim_;
@@ -137,7 +167,12 @@ class State {
   std::vector<std::optional<UserBlock>> blocks_;
   std::vector<Address> last_freed_;
   Ledger ledger_;
+  PrivatePools pools_{*this, options_.device_count};
+  Graphs graphs_{*this};
+  std::array<std::uint64_t, 3> thread_generations_{};
+  std::uint64_t checks_ = 0;
   Address touched_ = 0;
+  bool are_pools_touched_ = false;
   std::string failure_;
 };
 
@@ -160,8 +195,15 @@ auto State::call_as(Caller caller, Call call) {
   return std::move(*result);
 }
 
-// Whether the answer to `caller` was true; see oom_check.cpp. `before`: figures before the call.
+// What must serve the request; nothing where the user would not make it. See operations_pools.cpp.
+std::optional<Before> prepare_request(State& state, const Allocate& request, UserStream& on,
+                                      Caller as);
+// Notes which pool the new block came from.
+void note_pool(State& state, const Before& before, UserBlock& block);
+void give_back_at_once(State& state, const Before& before, Address address);
+
+// Whether the answer to `caller` was true; see oom_check.cpp.
 void check_out_of_memory(State& state, const Allocate& request, Caller caller,
-                         const UserStream& stream, const DeviceStats& before);
+                         const UserStream& stream, const Before& before);
 
 }  // namespace quarry::model

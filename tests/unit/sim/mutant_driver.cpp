@@ -19,6 +19,10 @@ std::string_view get_name(Lie lie) {
       return "synchronize_dropped";
     case Lie::kGraphGoneAtOnce:
       return "graph_gone_at_once";
+    case Lie::kNeverCapturing:
+      return "never_capturing";
+    case Lie::kSameCapture:
+      return "same_capture";
   }
   return "unknown";
 }
@@ -60,6 +64,14 @@ DriverCode MutantDriver::call_when_graph_is_gone(StreamRef stream, GraphGoneCall
   if (!lies(Lie::kGraphGoneAtOnce)) return next().call_when_graph_is_gone(stream, callback, user);
   callback(user);
   return DriverCode::kSuccess;
+}
+
+DriverResult<CaptureInfo> MutantDriver::get_capture_info(StreamRef stream) noexcept {
+  if (lies(Lie::kNeverCapturing)) return CaptureInfo{};
+  const auto info = next().get_capture_info(stream);
+  const bool is_active = info.is_ok() && info.value.status == CaptureStatus::kActive;
+  if (!is_active || !lies(Lie::kSameCapture)) return info;
+  return CaptureInfo{CaptureStatus::kActive, static_cast<CaptureId>(1)};
 }
 
 }  // namespace quarry

@@ -20,6 +20,8 @@ enum class Lie {
   kWaitDropped,         // wait_event does nothing
   kSynchronizeDropped,  // synchronize_event does not wait
   kGraphGoneAtOnce,     // call_when_graph_is_gone calls before it returns
+  kNeverCapturing,      // get_capture_info says that no stream captures
+  kSameCapture,         // get_capture_info gives every capture the same number
 };
 std::string_view get_name(Lie lie);
 
@@ -38,6 +40,7 @@ class MutantDriver final : public test::ForwardingDriver {
   DriverCode wait_event(StreamRef stream, EventHandle event) noexcept override;
   DriverCode call_when_graph_is_gone(StreamRef stream, GraphGoneCallback callback,
                                      void* user) noexcept override;
+  DriverResult<CaptureInfo> get_capture_info(StreamRef stream) noexcept override;
 
  private:
   // True, and counted, if this is the lie to tell.
