@@ -237,12 +237,15 @@ inline void Allocator::free_held(Block& block, DeviceId device) noexcept {
 inline bool Allocator::try_free(Address address) noexcept {
   if (routing_.has(RoutingReason::kForked)) [[unlikely]]
     return false;
-  const PointerMap::Found found = pointer_map_.find_quickly(address);
-  // Of several threads that free the same block, one gets past this line.
-  if (found.block == nullptr || !found.block->is_held.exchange(false, std::memory_order_acq_rel))
-      [[unlikely]] {
+  const PointerMap::Found found = pointer_map_.find(address);
+  if (found.block == nullptr) [[unlikely]]
     return false;
-  }
+  // The exchange lets nothing overtake it: what comes after it, if the block does not park, is
+  // fetched meanwhile.
+  __builtin_prefetch(&found.block->next, 1);
+  // Of several threads that free the same block, one gets past this line.
+  if (!found.block->is_held.exchange(false, std::memory_order_acq_rel)) [[unlikely]]
+    return false;
   free_held(*found.block, found.device);
   return true;
 }

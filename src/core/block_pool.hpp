@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The free blocks of one size family, indexed by stream for best fit. Sizes up to 1 MiB have a bin
-// each and a bitmap of bins that are not empty, so that churn of many sizes costs two bit scans;
-// all larger sizes share an ordered tree. Points to blocks, never owns them. Guarded by the
-// device.
+// The free blocks of one size family, indexed by stream for best fit. Sizes up to a limit have a
+// bin each (free_bins.hpp); all larger sizes share an ordered tree. Points to blocks, never owns
+// them. Guarded by the device.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "core/block.hpp"
 #include "core/block_tree.hpp"
+#include "core/free_bins.hpp"
 #include "core/stream_table.hpp"
 
 namespace quarry {
 
 class BlockPool {
  public:
-  // Whether blocks of one size up to 1 MiB are found by their segment's age and address, as
+  // Sizes up to `binned_max`, at most FreeBins::kSizeMax, have bins.
+  explicit BlockPool(Bytes binned_max = 1_MiB) noexcept : binned_max_(binned_max) {}
+
+  // Whether blocks of one size that has a bin are found by their segment's age and address, as
   // PyTorch does, or the one that was freed last, which is faster and just as good. Becoming
   // ordered sorts what is there.
   void set_ordered(bool is_ordered) noexcept;
@@ -35,10 +37,14 @@ class BlockPool {
   Block* find_next(const Block& block) const noexcept;
   // The largest of the stream, the last in order among equals; null if none.
   Block* find_largest(const Stream& stream) const noexcept;
-  // The next smaller block of the same stream; `block` is larger than 1 MiB and so is the result.
+  // The next smaller block of the same stream, as long as they are too large for bins; `block` is.
   static Block* get_next_smaller(const Block& block) noexcept {
     return BlockTree::get_previous(block);
   }
+
+  // For lanes, where nothing is ordered and a family has no larger sizes: the bins of a stream
+  // that was prepared.
+  FreeBins& get_bins(const Stream& stream) noexcept { return by_stream_[stream.index]->bins; }
 
   // Ages of free blocks are counted in requests of their family.
   void count_search() noexcept { ++searches_; }
@@ -51,28 +57,20 @@ class BlockPool {
   // Calls visit(Block&) for each free block of `stream` by rising size; visit changes no pool.
   template <class Visit>
   void for_each(const Stream& stream, Visit visit) const;
+  // For validate().
+  bool is_consistent(const Stream& stream) const noexcept;
 
  private:
-  static constexpr Bytes kBinStep = 512;
-  static constexpr Bytes kBinnedMax = 1_MiB;
-  static constexpr std::size_t kPageBins = 64;
-  static constexpr std::size_t kPages = kBinnedMax / kBinStep / kPageBins + 1;
-
-  // 64 neighbouring sizes. Made when first needed.
-  struct Page {
-    std::uint64_t non_empty = 0;  // bit i: bins[i] has blocks
-    std::array<BlockTree, kPageBins> bins;
-  };
   struct StreamIndex {
-    std::uint64_t non_empty_pages = 0;
-    std::array<std::unique_ptr<Page>, kPages> pages;
+    FreeBins bins;  // of sizes up to binned_max_
     BlockTree larger;
   };
-  static_assert(kPages <= 64);
 
-  const StreamIndex* find_index(const Stream& stream) const noexcept;
-  static Block* find_binned(const StreamIndex& index, Bytes size) noexcept;
+  StreamIndex* find_index(const Stream& stream) const noexcept {
+    return stream.index < by_stream_.size() ? by_stream_[stream.index].get() : nullptr;
+  }
 
+  const Bytes binned_max_;
   std::vector<std::unique_ptr<StreamIndex>> by_stream_;  // at Stream::index
   std::uint32_t searches_ = 0;
   bool is_ordered_ = true;
@@ -87,11 +85,7 @@ void BlockPool::for_each(const Stream& stream, Visit visit) const {
       visit(*block);
     }
   };
-  for (const auto& page : index->pages) {
-    if (page == nullptr || page->non_empty == 0) continue;
-    for (const BlockTree& bin : page->bins)
-      visit_tree(bin);
-  }
+  index->bins.for_each_bin(visit_tree);
   visit_tree(index->larger);
 }
 

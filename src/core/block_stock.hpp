@@ -49,22 +49,31 @@ class BlockStock {
 
   void set_source(BlockSource& source) noexcept { source_ = &source; }
 
-  // A record as Block{} makes it. Throws std::bad_alloc, with nothing changed.
+  // A record of a free block, whose address, size, segment, owner and neighbours are anything.
+  // Throws std::bad_alloc, with nothing changed.
   Block* take() {
     if (first_ == nullptr) [[unlikely]]
       refill();
     Block* const block = first_;
     first_ = block->next;
     --count_;
-    return std::construct_at(block);
+    return block;
   }
+  // Of a free block, or as Block{} makes it: so that nothing is left to clear.
   void give_back(Block* block) noexcept {
+    QUARRY_ASSERT(block->is_free() && block->foreign_uses == nullptr);
+    QUARRY_ASSERT_EQ(block->requested_bytes, Bytes{0});
     block->next = first_;
     first_ = block;
     if (++count_ == 2 * BlockSource::kBatch) [[unlikely]]
       return_batch();
   }
   std::size_t unused_count() const noexcept { return count_; }
+
+  // Of a neighbour that may be null: no branch, which nobody could foresee.
+  void set_previous(Block* block, Block* previous) noexcept {
+    *(block != nullptr ? &block->previous : &no_link_) = previous;
+  }
 
  private:
   void refill();
@@ -73,6 +82,7 @@ class BlockStock {
   BlockSource* source_ = nullptr;
   Block* first_ = nullptr;  // linked by Block::next
   std::size_t count_ = 0;
+  Block* no_link_ = nullptr;  // written, never read
 };
 
 }  // namespace quarry

@@ -77,11 +77,14 @@ void BlockTree::sort() noexcept {
   }
 }
 
-Block* BlockTree::get_first() const noexcept {
-  Block* block = root_;
-  while (block != nullptr && block->left != nullptr)
-    block = block->left;
-  return block;
+void BlockTree::flatten() noexcept {
+  BlockTree ordered = *this;
+  root_ = nullptr;
+  Block* no_link = nullptr;
+  while (Block* block = ordered.root_) {
+    ordered.remove(*block);
+    push(*block, no_link);
+  }
 }
 
 Block* BlockTree::get_last() const noexcept {

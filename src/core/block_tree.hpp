@@ -15,17 +15,30 @@ class BlockTree {
   void insert(Block& block) noexcept;
   // Puts `block` first whatever its order: for trees whose blocks are all as good as each other.
   // Afterwards `first` and `next` give every block once, in no order, until it is sorted.
-  void push(Block& block) noexcept {
+  void push(Block& block, Block*& no_link) noexcept {
     block.left = block.parent = nullptr;
     block.right = root_;
-    if (root_ != nullptr) root_->parent = &block;
+    *(root_ != nullptr ? &root_->parent : &no_link) = &block;
     root_ = &block;
   }
   void remove(Block& block) noexcept;  // `block` is in this tree
+  // The same for a tree that is a list: all blocks came by `push`, or it was flattened since.
+  // `no_link` is written in place of what is not there: no branch, which nobody could foresee.
+  void unlink(Block& block, Block*& no_link) noexcept {
+    Block* const next = block.right;
+    *(block.parent != nullptr ? &block.parent->right : &root_) = next;
+    *(next != nullptr ? &next->parent : &no_link) = block.parent;
+  }
   void sort() noexcept;
+  void flatten() noexcept;  // into a list, in no order
 
   // The first in order; null if empty.
-  Block* get_first() const noexcept;
+  Block* get_first() const noexcept {
+    Block* block = root_;
+    while (block != nullptr && block->left != nullptr)
+      block = block->left;
+    return block;
+  }
   Block* get_last() const noexcept;
   // The first of at least `size` bytes; null if none.
   Block* find_at_least(Bytes size) const noexcept;

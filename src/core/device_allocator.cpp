@@ -52,20 +52,6 @@ DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
 
 // --- malloc ---
 
-// What the thread's magazines or the stream's own memory serve without the mutex, or null.
-Block* DeviceAllocator::take_from_lane(StreamHandle stream, Bytes bytes) noexcept {
-  ThreadMagazines* const own = find_thread_magazines(serial_);
-  if (own == nullptr) return nullptr;
-  if (Block* const parked = own->take_or_note_miss(bytes, stream)) return parked;
-  // Looked at again under the lane; here it spares locks that would lead nowhere.
-  if (!routing_.is_clear()) return nullptr;
-  // What the thread last missed may have been another request.
-  if (!is_servable(bytes)) return nullptr;
-  const ThreadMagazines::Miss miss = own->take_last_miss(stream);
-  if (miss.has_leaving && return_in_lanes(*own)) return nullptr;
-  return miss.note.stream == nullptr ? nullptr : allocate_in_lane(miss.note, bytes, *own);
-}
-
 // With everything locked.
 Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes, Bytes alignment,
                                           PoolId pool_id) noexcept {
@@ -207,7 +193,7 @@ Block& DeviceAllocator::carve(Block& found, const Request& request, InactiveSpli
 
 void DeviceAllocator::hand_out(Block& block, const Request& request) {
   set_owner(block, *request.stream);
-  pointer_map_.insert(block.address, device_, block);
+  pointer_map_.insert(block.address, device_, block, block.segment->get_region_use());
   block.become_allocated();
   block.requested_bytes = request.requested_bytes;
   block.home = 0;
@@ -251,7 +237,7 @@ void DeviceAllocator::free(Block& block, std::optional<StreamHandle> new_owner) 
 
 // The block is no longer the user's.
 void DeviceAllocator::take_back(Block& block) {
-  pointer_map_.remove(block.address);
+  pointer_map_.remove(block.address, block.segment->get_region_use());
   block.become_pending();
   const StatFamily family = block.segment->family;
   stats_.allocation.add(family, -1);
@@ -315,7 +301,7 @@ void DeviceAllocator::complete_free(Block& block) {
 }
 
 // A pending block, which the statistics no longer count, becomes free.
-DeviceAllocator::InactiveSplitChange DeviceAllocator::return_to_pool(Block& block) {
+InactiveSplitChange DeviceAllocator::return_to_pool(Block& block) {
   block.requested_bytes = 0;
   --block.segment->active_blocks;
   block.become_free();
@@ -327,16 +313,13 @@ DeviceAllocator::InactiveSplitChange DeviceAllocator::return_to_pool(Block& bloc
 
 // Joins a free block, in no pool, with its free neighbours of the same owner; returns the result.
 Block& DeviceAllocator::coalesce(Block& block, InactiveSplitChange& change) {
-  const auto may_join = [&block](const Block* neighbour) {
-    return neighbour != nullptr && neighbour->is_free() && neighbour->owner == block.owner;
-  };
   BlockStock& blocks = get_stock(*block.owner);
   Block* joined = &block;
-  if (may_join(block.next)) {
+  if (may_join(block, block.next)) {
     pool_remove(*block.next, change);
     absorb_next(block, blocks);
   }
-  if (may_join(block.previous)) {
+  if (may_join(block, block.previous)) {
     joined = block.previous;
     pool_remove(*joined, change);
     absorb_next(*joined, blocks);
@@ -378,17 +361,13 @@ Status DeviceAllocator::record_stream(Address address, StreamHandle handle) noex
 void DeviceAllocator::pool_insert(Block& block, InactiveSplitChange& change) {
   block.segment->get_free_blocks().insert(block);
   if (!block.segment->is_private) block.owner->cached_bytes += block.size;
-  if (!block.is_split()) return;
-  change.count += 1;
-  change.bytes += static_cast<std::int64_t>(block.size);
+  if (block.is_split()) change.add(block);
 }
 
 void DeviceAllocator::pool_remove(Block& block, InactiveSplitChange& change) {
   block.segment->get_free_blocks().remove(block);
   if (!block.segment->is_private) block.owner->cached_bytes -= block.size;
-  if (!block.is_split()) return;
-  change.count -= 1;
-  change.bytes -= static_cast<std::int64_t>(block.size);
+  if (block.is_split()) change.remove(block);
 }
 
 void DeviceAllocator::apply(const InactiveSplitChange& change, StatFamily family) {

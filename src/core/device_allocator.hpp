@@ -129,12 +129,6 @@ class DeviceAllocator {
   std::size_t tear_down() QUARRY_EXCLUDES(mutex_);
 
  private:
-  // Changes of inactive_split within one operation, which count as one: a split that replaces
-  // another is neither a rise nor a fall.
-  struct InactiveSplitChange {
-    std::int64_t count = 0;
-    std::int64_t bytes = 0;
-  };
   // What came of giving segments back.
   struct Released {
     FreeGate::Entry gate = FreeGate::Entry::kEntered;  // else nothing was tried
@@ -177,12 +171,14 @@ class DeviceAllocator {
   void open_lane(StreamHandle handle, Stream& stream, ThreadMagazines& own)
       QUARRY_REQUIRES(mutex_);
   BlockStock& get_stock(const Stream& stream) QUARRY_REQUIRES(mutex_);
-  Block* allocate_in_lane(const StreamNote& note, Bytes bytes, ThreadMagazines& own)
-      QUARRY_EXCLUDES(mutex_);
+  Block* take_small(Stream& stream, Lane& lane, Bytes bytes, ThreadMagazines& own);
+  Block* take_large(Stream& stream, Lane& lane, Bytes bytes, ThreadMagazines& own);
   bool free_in_lane(Block& block, ThreadMagazines& own) QUARRY_EXCLUDES(mutex_);
   bool return_in_lanes(ThreadMagazines& own) QUARRY_EXCLUDES(mutex_);
-  bool may_free_in_lane(const Block& block, int lane) const;
-  void take_back_in_lane(Block& block, ThreadMagazines& own);
+  bool may_free_in_lane(const Block& block, const Lane& lane) const;
+  void take_back_in_lane(Block& block, Lane& lane, ThreadMagazines& own);
+  template <class Pool>
+  static InactiveSplitChange put_back(Block& block, Pool& pool, BlockStock& blocks);
   std::uint64_t get_free_count() QUARRY_REQUIRES(mutex_);
   void note_unsettled() QUARRY_REQUIRES(mutex_);
 

@@ -7,9 +7,10 @@
 //
 //   - the free blocks of the lane's streams, in their BlockPools;
 //   - all blocks of a segment whose `lane` says that every block in it is of this lane's streams;
-//   - the lane's stock of Block records.
+//   - the lane's stock of Block records;
+//   - its own thread's ThreadMagazines, which other threads touch with the device's mutex only.
 //
-// Lock order: device, lanes by rising number, a thread's magazines, the shards of the pointer map.
+// Lock order: device, lanes by rising number, a thread's magazines, the locks of the pointer map.
 #pragma once
 
 #include <array>
@@ -26,6 +27,7 @@ inline constexpr int kLanes = 32;
 
 struct alignas(64) Lane {
   SpinLock lock;
+  int number = kNoLane;
   BlockStock blocks;
   std::uint64_t free_count = 0;  // by users, ever
 };
@@ -33,8 +35,10 @@ struct alignas(64) Lane {
 class QUARRY_CAPABILITY("mutex") DeviceMutex {
  public:
   explicit DeviceMutex(BlockSource& blocks) noexcept {
-    for (Lane& lane : lanes_)
-      lane.blocks.set_source(blocks);
+    for (int i = 0; i < kLanes; ++i) {
+      get(i).number = i;
+      get(i).blocks.set_source(blocks);
+    }
   }
   DeviceMutex(const DeviceMutex&) = delete;
   DeviceMutex& operator=(const DeviceMutex&) = delete;

@@ -9,6 +9,7 @@
 // includes all lanes. It touches what the lane guards (lane.hpp), and reads what changes under the
 // device's mutex only.
 #include "core/device_allocator.hpp"
+#include "core/size_policy.hpp"
 #include "core/thread_state.hpp"
 
 namespace quarry {
@@ -32,16 +33,62 @@ BlockStock& DeviceAllocator::get_stock(const Stream& stream) {
   return lane == kNoLane ? stock_ : mutex_.get(lane).blocks;
 }
 
-// Null: take the device's mutex. The stream may have been retired since the thread was told of it:
-// its record is touched only after another look, with the lane held.
-Block* DeviceAllocator::allocate_in_lane(const StreamNote& note, Bytes bytes,
-                                         ThreadMagazines& own) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  const SpinLockHold lane_hold(mutex_.get(note.lane).lock);
-  const SpinLockHold own_hold(own.lock());
-  if (!routing_.is_clear() || own.find_stream(note.handle) != note) return nullptr;
-  const Request request = make_request(*note.stream, bytes, kMinBlock);
-  Block* const found = find_fitting_of(*note.stream, request);
-  if (found == nullptr || found->segment->lane != note.lane) return nullptr;
+// What the thread's magazines or the stream's own memory serve without the mutex; null: call
+// allocate. The stream may have been retired since the thread was told of it: its
+// record is touched only after another look, with the lane held.
+Block* DeviceAllocator::take_from_lane(StreamHandle handle,
+                                       Bytes bytes) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  ThreadMagazines* const own = find_thread_magazines(serial_);
+  if (own == nullptr || !is_servable(bytes)) return nullptr;
+  bool has_leaving = false;
+  if (Block* const parked = own->take_or_note_miss(bytes, handle, has_leaving)) return parked;
+  if (has_leaving && return_in_lanes(*own)) return nullptr;
+  const int number = own->guess_lane(handle);
+  // Looked at again under the lane; here it spares a lock that would lead nowhere.
+  if (number == kNoLane || !routing_.is_clear()) return nullptr;
+  Lane& lane = mutex_.get(number);
+  const SpinLockHold hold(lane.lock);
+  const StreamNote note = own->find_stream(handle);
+  if (!routing_.is_clear() || note.lane != number) return nullptr;
+  return bytes <= kSmallMax ? take_small(*note.stream, lane, bytes, *own)
+                            : take_large(*note.stream, lane, bytes, *own);
+}
+
+// What find_fitting_of, carve and hand_out do for the family and alignment that nearly all
+// requests have, in one go.
+Block* DeviceAllocator::take_small(Stream& stream, Lane& lane, Bytes bytes,
+                                   ThreadMagazines& own) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  FreeBins& bins = default_pool_.small.get_bins(stream);
+  const Bytes size = round_up(bytes, kMinBlock);
+  Block* const block = bins.find_at_least(size);
+  if (block == nullptr || block->segment->lane != lane.number) return nullptr;
+  if (is_oversize(block->size, config_)) return nullptr;
+  bins.remove(*block);
+  InactiveSplitChange change;
+  if (block->is_split()) change.remove(*block);
+  if (block->size > size) {
+    Block& rest = *split(*block, size, lane.blocks);
+    bins.insert(rest);
+    change.add(rest);
+  }
+  stream.cached_bytes -= size;
+  block->become_allocated();
+  block->requested_bytes = bytes;
+  block->home = 0;
+  block->is_oversize_counted = false;
+  block->is_held.store(true, std::memory_order_relaxed);
+  ++block->segment->active_blocks;
+  pointer_map_.insert(block->address, device_, *block, block->segment->get_region_use());
+  own.counts().take(*block);
+  own.counts().change_inactive_splits(StatFamily::kSmall, change.count, change.bytes);
+  return block;
+}
+
+Block* DeviceAllocator::take_large(Stream& stream, Lane& lane, Bytes bytes,
+                                   ThreadMagazines& own) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  const Request request = make_request(stream, bytes, kMinBlock);
+  Block* const found = find_fitting_of(stream, request);
+  if (found == nullptr || found->segment->lane != lane.number) return nullptr;
   if (is_oversize(found->size, config_)) return nullptr;
   InactiveSplitChange change;
   Block& block = carve(*found, request, change);
@@ -58,29 +105,57 @@ bool DeviceAllocator::free_in_lane(Block& block,
   const int number = block.owner->lane.load(std::memory_order_relaxed);
   if (number == kNoLane || is_driver_callback_thread()) return false;
   Lane& lane = mutex_.get(number);
-  const SpinLockHold lane_hold(lane.lock);
-  if (!may_free_in_lane(block, number)) return false;
+  const SpinLockHold hold(lane.lock);
+  if (!may_free_in_lane(block, lane)) return false;
   ++lane.free_count;
-  const SpinLockHold own_hold(own.lock());
   own.counts().give_back(block);
-  take_back_in_lane(block, own);
+  take_back_in_lane(block, lane, own);
   return true;
 }
 
 bool DeviceAllocator::may_free_in_lane(const Block& block,
-                                       int lane) const QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  return routing_.allows_parking() && block.segment->lane == lane && block.owner->is_live() &&
-         block.foreign_uses == nullptr && !block.is_oversize_counted;
+                                       const Lane& lane) const QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  return routing_.allows_parking() && block.segment->lane == lane.number &&
+         block.owner->is_live() && block.foreign_uses == nullptr && !block.is_oversize_counted;
 }
 
-// The rest of a free, also of a parked block.
-void DeviceAllocator::take_back_in_lane(Block& block,
+// Joins a free block with its neighbours, and puts it into its pool or bins.
+template <class Pool>
+InactiveSplitChange DeviceAllocator::put_back(Block& block, Pool& pool, BlockStock& blocks) {
+  InactiveSplitChange change;
+  if (Block* const next = block.next; may_join(block, next)) {
+    pool.remove(*next);
+    change.remove(*next);
+    absorb_next(block, blocks);
+  }
+  Block* joined = &block;
+  if (Block* const previous = block.previous; may_join(block, previous)) {
+    pool.remove(*previous);
+    change.remove(*previous);
+    absorb_next(*previous, blocks);
+    joined = previous;
+  }
+  pool.insert(*joined);
+  if (joined->is_split()) change.add(*joined);
+  return change;
+}
+
+// The rest of a free, also of a parked block: return_to_pool, in one go.
+void DeviceAllocator::take_back_in_lane(Block& block, Lane& lane,
                                         ThreadMagazines& own) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  const StatFamily family = block.segment->family;
-  pointer_map_.remove(block.address);
+  pointer_map_.remove(block.address, block.segment->get_region_use());
   block.become_pending();
-  const InactiveSplitChange change = return_to_pool(block);
-  own.counts().change_inactive_splits(family, change.count, change.bytes);
+  block.become_free();
+  block.requested_bytes = 0;
+  Segment& segment = *block.segment;
+  --segment.active_blocks;
+  block.owner->cached_bytes += block.size;
+  BlockPool& pool = segment.get_free_blocks();
+  const InactiveSplitChange change =
+      segment.family == StatFamily::kSmall
+          ? put_back(block, pool.get_bins(*block.owner), lane.blocks)
+          : put_back(block, pool, lane.blocks);
+  own.counts().change_inactive_splits(segment.family, change.count, change.bytes);
 }
 
 // Blocks that are leaving the thread's magazines go back to their streams. True: some can do so
@@ -95,14 +170,14 @@ bool DeviceAllocator::return_in_lanes(ThreadMagazines& own) QUARRY_NO_THREAD_SAF
       number = block->owner->lane.load(std::memory_order_relaxed);
     }
     if (number == kNoLane) return true;
-    const SpinLockHold lane_hold(mutex_.get(number).lock);
-    const SpinLockHold own_hold(own.lock());
+    Lane& lane = mutex_.get(number);
+    const SpinLockHold lane_hold(lane.lock);
     // The same block, or none if somebody has emptied the magazines meanwhile.
     Block* const block = own.get_leaving();
     if (block == nullptr) return false;
-    if (!may_free_in_lane(*block, number)) return true;
+    if (!may_free_in_lane(*block, lane)) return true;
     own.take_leaving();
-    take_back_in_lane(*block, own);
+    take_back_in_lane(*block, lane, own);
   }
 }
 

@@ -7,27 +7,56 @@
 
 namespace quarry {
 
-Block* ThreadMagazines::take_or_note_miss(Bytes bytes, StreamHandle handle) noexcept
+Block* ThreadMagazines::take_or_note_miss(Bytes bytes, StreamHandle handle,
+                                          bool& has_leaving) noexcept
     QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  if (!is_servable(bytes) || !lock_.try_lock()) return nullptr;
-  Block* block = nullptr;
-  if (routing_.allows_parking()) {
-    const Bytes size = round_up(bytes, kMinBlock);
-    const Set set = get_set(size, handle);
-    Magazine* const magazine = find(set, size, handle);
-    if (magazine != nullptr) block = magazine->top;
-    if (block != nullptr) {
-      pop(*magazine, *block, bytes);
-      counts_.take(*block);
-    } else {
-      if (size > kSmallMax) empty_large();
-      remember(set, magazine, size, handle);
-      last_miss_ = {leaving_ != nullptr, find_stream(handle)};
-      last_miss_.note.handle = handle;
-    }
+  if (!is_servable(bytes) || !routing_.allows_parking()) return nullptr;
+  const Bytes size = round_up(bytes, kMinBlock);
+  const Set set = get_set(size, handle);
+  Magazine* const magazine = find(set, size, handle);
+  if (magazine != nullptr) {
+    if (Block* const parked = take_any(*magazine, bytes)) return parked;
+  }
+  ++clock_;
+  if (magazine != nullptr) magazine->last_use = clock_;
+  const bool is_new = magazine == nullptr && is_seen_again(size, handle);
+  const bool is_large = size > kSmallMax && large_sets_ != 0;
+  if (!is_new && !is_large) [[likely]]
+    return nullptr;
+  const SpinLockHold hold(lock_);
+  if (is_large) empty_large();
+  if (is_new) make_magazine(set, size, handle);
+  has_leaving = leaving_ != nullptr;
+  return nullptr;
+}
+
+Block* ThreadMagazines::take_any(Magazine& magazine,
+                                 Bytes bytes) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  if (!lock_.try_lock()) return nullptr;
+  Block* const block = routing_.allows_parking() ? magazine.top : nullptr;
+  if (block != nullptr) {
+    pop(magazine, *block, bytes);
+    counts_.take(*block);
   }
   lock_.unlock();
   return block;
+}
+
+// Whether the size was missed not long ago; remembers that it was now. Of the two at its place one
+// at random makes room, so that no number of sizes that come in turn can keep each other out.
+// Without branches: what comes next in a churn nobody can foresee.
+bool ThreadMagazines::is_seen_again(Bytes size, StreamHandle handle) noexcept {
+  const auto mark = static_cast<std::uint32_t>(hash(size, handle) >> 32);
+  auto& place = sightings_[mark % sightings_.size()];
+  const auto is_it = [this, mark](const Sighting& sighting) {
+    return static_cast<unsigned>(sighting.mark == mark) &
+           static_cast<unsigned>(clock_ - sighting.clock < kSightingAge);
+  };
+  const unsigned is_second = is_it(place[1]);
+  const unsigned is_again = is_it(place[0]) | is_second;
+  const unsigned at_random = clock_ * 0x9e3779b9u >> 31;
+  place[is_again != 0 ? is_second : at_random] = {mark, clock_};
+  return is_again != 0;
 }
 
 bool ThreadMagazines::park_elsewhere(Block& block) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS {
@@ -41,7 +70,7 @@ bool ThreadMagazines::park_elsewhere(Block& block) noexcept QUARRY_NO_THREAD_SAF
   if (owner.is_per_thread() && owner.thread != thread_token_) return false;
   const std::size_t index = get_set_index(size, owner.ref.handle);
   Magazine* const magazine = find(get_set(index), size, owner.ref.handle);
-  if (magazine == nullptr || magazine->requests < kRequestsToPark) return false;
+  if (magazine == nullptr) return false;
   if (!lock_.try_lock()) return false;
   const bool may_park = routing_.allows_parking() && owner.is_live() && has_room(*magazine, block);
   if (may_park) {
@@ -55,12 +84,16 @@ bool ThreadMagazines::park_elsewhere(Block& block) noexcept QUARRY_NO_THREAD_SAF
 
 void ThreadMagazines::remember_stream(const StreamNote& note) noexcept {
   const SpinLockHold hold(lock_);
-  notes_[get_note_index(note.handle)] = note;
+  const std::size_t index = get_note_index(note.handle);
+  notes_[index] = note;
+  lanes_after_[index].store(note.lane + 1, std::memory_order_relaxed);
 }
 
 void ThreadMagazines::forget_streams() noexcept {
   const SpinLockHold hold(lock_);
   notes_ = {};
+  for (std::atomic<int>& lane : lanes_after_)
+    lane.store(0, std::memory_order_relaxed);
   for (Magazine& magazine : magazines_)
     rename(magazine);
 }
@@ -84,23 +117,17 @@ void ThreadMagazines::rename(Magazine& magazine) noexcept {
   magazine.name = next_name_++ * kMagazines + place;
 }
 
-// A size that is asked for again gets a magazine, if need be in place of another. `magazine` is
-// the one that it has in the set, or null.
-void ThreadMagazines::remember(Set set, Magazine* magazine, Bytes size,
-                               StreamHandle handle) noexcept {
-  if (magazine == nullptr) {
-    magazine = &choose_victim(set);
-    empty(*magazine);
-    *magazine = Magazine{};
-    magazine->size = size;
-    magazine->handle = handle;
-    magazine->counts = &counts_.family[static_cast<int>(get_family(size))];
-    rename(*magazine);
-  }
-  magazine->last_use = ++clock_;
-  if (magazine->requests == kRequestsToPark) return;
-  if (++magazine->requests < kRequestsToPark) return;
-  magazine->room = kBlocksMax;
+// In place of another of the set.
+void ThreadMagazines::make_magazine(Set set, Bytes size, StreamHandle handle) noexcept {
+  Magazine& magazine = choose_victim(set);
+  empty(magazine);
+  magazine = Magazine{};
+  magazine.size = size;
+  magazine.handle = handle;
+  magazine.counts = &counts_.family[static_cast<int>(get_family(size))];
+  magazine.last_use = clock_;
+  magazine.room = kBlocksMax;
+  rename(magazine);
   if (size > kSmallMax) large_sets_ |= 1u << get_set_index(size, handle);
 }
 

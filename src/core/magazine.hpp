@@ -54,18 +54,10 @@ class alignas(64) ThreadMagazines {
   // A parked block for a request of `bytes` on `handle`, marked held again; null if there is none,
   // or the short way is closed, or a highest value must be counted.
   Block* try_take(Bytes bytes, StreamHandle handle) noexcept;
-  // After that: the same for every parked block. A miss remembers the size; blocks that had to
-  // make room for it are leaving, and the caller returns them to the device.
-  Block* take_or_note_miss(Bytes bytes, StreamHandle handle) noexcept;
-  // What the last of these found out, if that was a miss on `handle`; only once.
-  struct Miss {
-    bool has_leaving = false;
-    StreamNote note;  // what the handle means
-  };
-  Miss take_last_miss(StreamHandle handle) noexcept {
-    const Miss miss = std::exchange(last_miss_, {});
-    return miss.note.handle == handle ? miss : Miss{};
-  }
+  // After that: the same for every parked block. A miss remembers the size, which gets a magazine
+  // if it was missed not long ago. has_leaving: blocks had to make room for it; the caller returns
+  // them to the device.
+  Block* take_or_note_miss(Bytes bytes, StreamHandle handle, bool& has_leaving) noexcept;
 
   // Parks a block that its user gave up and nobody else has (Block::is_held was exchanged to
   // false) where it was parked before. False if that is not here, or there is no room.
@@ -74,14 +66,19 @@ class alignas(64) ThreadMagazines {
   // device's mutex.
   bool park_elsewhere(Block& block) noexcept;
 
-  // For the lanes, whose figures are counted here too, so that a thread has one highest value. The
-  // lane of whatever is counted is held.
   SpinLock& lock() noexcept QUARRY_RETURN_CAPABILITY(lock_) { return lock_; }
+  // For the lanes, whose figures are counted here too, so that a thread has one highest value. The
+  // thread itself holds any lane: that keeps others out as the lock does, since they come with the
+  // device's mutex only.
   ThreadCounts& counts() noexcept QUARRY_REQUIRES(lock_) { return counts_; }
   // What `handle` means: without a stream if the thread was not told, or it is retired since.
   StreamNote find_stream(StreamHandle handle) const noexcept QUARRY_REQUIRES(lock_) {
     const StreamNote& note = notes_[get_note_index(handle)];
     return note.handle == handle ? note : StreamNote{};
+  }
+  // The lane to hold for that, or kNoLane; a guess, without any lock.
+  int guess_lane(StreamHandle handle) const noexcept {
+    return lanes_after_[get_note_index(handle)].load(std::memory_order_relaxed) - 1;
   }
   // A block that is leaving, null if none. It stays parked, for everybody else, until it is taken
   // out: by its thread with the block's lane held, or by take_all. So nobody overlooks it.
@@ -129,16 +126,21 @@ class alignas(64) ThreadMagazines {
     std::uint64_t name = kNoName;
     ThreadCounts::Family* counts = nullptr;  // of the family of its blocks
     std::uint32_t last_use = 0;              // clock_ then
-    std::uint16_t room = 0;                  // for so many more blocks
-    std::uint16_t requests = 0;              // saturates; parking begins with the second
+    std::uint32_t room = 0;                  // for so many more blocks
+  };
+  // A size that was missed and has no magazine.
+  struct Sighting {
+    std::uint32_t mark = 0;   // of size and stream
+    std::uint32_t clock = 0;  // clock_ then
   };
   static constexpr int kSetBits = 5;
   static constexpr std::size_t kSets = 1 << kSetBits;
   static_assert(kSets <= 32, "large_sets_ has a bit for each");
   static constexpr std::size_t kWays = 4;
-  static constexpr std::uint16_t kBlocksMax = 16;             // of one magazine
+  static constexpr std::uint32_t kBlocksMax = 16;             // of one magazine
   static constexpr std::int64_t kThreadBytesMax = 256 << 20;  // of all of a thread's
-  static constexpr std::uint16_t kRequestsToPark = 2;
+  static constexpr std::size_t kSightings = 128;
+  static constexpr std::uint32_t kSightingAge = 128;  // misses after which a size is new again
   // The low bits of a name say where the magazine is.
   static constexpr std::size_t kMagazines = kSets * kWays;
   static constexpr std::uint64_t kNoName = ~std::uint64_t{0};  // no block has it
@@ -149,7 +151,10 @@ class alignas(64) ThreadMagazines {
     return (number * 0x9e3779b97f4a7c15ull >> 61) % kStreamNotes;
   }
   using Set = std::span<Magazine, kWays>;
-  static std::size_t get_set_index(Bytes size, StreamHandle handle) noexcept;
+  static std::uint64_t hash(Bytes size, StreamHandle handle) noexcept;
+  static std::size_t get_set_index(Bytes size, StreamHandle handle) noexcept {
+    return hash(size, handle) >> (64 - kSetBits);
+  }
   Set get_set(std::size_t index) noexcept;
   Set get_set(Bytes size, StreamHandle handle) noexcept {
     return get_set(get_set_index(size, handle));
@@ -157,8 +162,9 @@ class alignas(64) ThreadMagazines {
   static Magazine* find(Set set, Bytes size, StreamHandle handle) noexcept;
   static Magazine& choose_victim(Set set) noexcept;
   void rename(Magazine& magazine) noexcept QUARRY_REQUIRES(lock_);
-  void remember(Set set, Magazine* magazine, Bytes size, StreamHandle handle) noexcept
-      QUARRY_REQUIRES(lock_);
+  Block* take_any(Magazine& magazine, Bytes bytes) noexcept;
+  bool is_seen_again(Bytes size, StreamHandle handle) noexcept;
+  void make_magazine(Set set, Bytes size, StreamHandle handle) noexcept QUARRY_REQUIRES(lock_);
   bool has_room(const Magazine& magazine, const Block& block) const noexcept
       QUARRY_REQUIRES(lock_) {
     return magazine.room != 0 && room_bytes_ >= static_cast<std::int64_t>(block.size);
@@ -175,24 +181,26 @@ class alignas(64) ThreadMagazines {
   SpinLock lock_;
   std::atomic<bool> has_thread_ended_{false};
   std::atomic<int> shares_{2};
-  Miss last_miss_;                                                      // the thread's own
-  std::uint32_t clock_ QUARRY_GUARDED_BY(lock_) = 0;                    // misses
+  // These three the thread's own.
+  std::uint32_t clock_ = kSightingAge;  // misses
+  std::uint32_t large_sets_ = 0;        // bit i: set i may have blocks of more than 1 MiB
+  std::array<std::array<Sighting, 2>, kSightings> sightings_{};
   std::int64_t room_bytes_ QUARRY_GUARDED_BY(lock_) = kThreadBytesMax;  // less what is parked
   std::uint64_t next_name_ QUARRY_GUARDED_BY(lock_) = 0;
-  // Bit i: set i may have blocks of more than 1 MiB.
-  std::uint32_t large_sets_ QUARRY_GUARDED_BY(lock_) = 0;
   Block* leaving_ QUARRY_GUARDED_BY(lock_) = nullptr;  // linked by Block::left; parked still
   ThreadCounts counts_ QUARRY_GUARDED_BY(lock_);
   std::array<Magazine, kMagazines> magazines_ QUARRY_GUARDED_BY(lock_);
   std::array<StreamNote, kStreamNotes> notes_ QUARRY_GUARDED_BY(lock_);
+  // The lane of each note, plus 1; changes with it.
+  std::array<std::atomic<int>, kStreamNotes> lanes_after_{};
 };
 
 // --- The short way, inline: most calls are nothing else ---
 
 // Sizes are multiples of 512, and the multiplier is the golden ratio without its last nine bits.
-inline std::size_t ThreadMagazines::get_set_index(Bytes size, StreamHandle handle) noexcept {
+inline std::uint64_t ThreadMagazines::hash(Bytes size, StreamHandle handle) noexcept {
   const std::uint64_t key = size + static_cast<std::uint64_t>(handle) * 9;
-  return key * (0x9e3779b97f4a7c15ull >> 9) >> (64 - kSetBits);
+  return key * (0x9e3779b97f4a7c15ull >> 9);
 }
 
 inline ThreadMagazines::Set ThreadMagazines::get_set(std::size_t index) noexcept

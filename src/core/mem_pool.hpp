@@ -14,6 +14,7 @@
 #include "core/block_pool.hpp"
 #include "core/pool_options.hpp"
 #include "core/segment.hpp"
+#include "core/size_policy.hpp"
 
 namespace quarry {
 
@@ -30,7 +31,7 @@ struct MemPool {
   int requests = 0;         // under way
   Bytes growing_bytes = 0;  // asked of the driver or the backend, not yet reserved
 
-  BlockPool small;  // requests up to 1 MiB
+  BlockPool small{kSmallSegment};  // requests up to 1 MiB, in segments of 2 MiB
   BlockPool large;
   Segment* first_segment = nullptr;  // in order of creation
   Segment* last_segment = nullptr;

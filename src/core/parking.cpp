@@ -62,7 +62,7 @@ bool DeviceAllocator::free_parked(Block* list) {
   while (Block* block = list) {
     list = block->left;
     block->left = nullptr;
-    pointer_map_.remove(block->address);
+    pointer_map_.remove(block->address, block->segment->get_region_use());
     const StatFamily family = block->segment->family;
     block->become_pending();
     apply(return_to_pool(*block), family);

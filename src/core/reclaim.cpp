@@ -170,7 +170,7 @@ Result<Block*> DeviceAllocator::grow(const Request& request) {
 
 Block& DeviceAllocator::add_segment(Address address, const Request& request) {
   Segment& segment = *segments_.take();
-  Block& block = *get_stock(*request.stream).take();
+  Block& block = *std::construct_at(get_stock(*request.stream).take());
   segment.address = address;
   segment.size = request.segment_bytes;
   segment.family = request.family;

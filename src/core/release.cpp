@@ -4,6 +4,7 @@
 // gate. Then a segment is detached (its blocks leave the index and retire), the driver is called
 // unlocked, and only then is it accounted: erased, or attached again if the driver refused.
 #include <algorithm>
+#include <memory>
 
 #include "core/device_allocator.hpp"
 #include "core/size_policy.hpp"
@@ -147,7 +148,7 @@ void DeviceAllocator::erase_segment(Segment& segment) {
   for (Block* block = segment.first; block != nullptr;) {
     Block* const next = block->next;
     Stream& owner = *block->owner;
-    get_stock(owner).give_back(block);
+    get_stock(owner).give_back(std::construct_at(block));
     release_reference(owner);
     block = next;
   }
@@ -247,7 +248,7 @@ std::size_t DeviceAllocator::tear_down() {
     for (Block* block = segment.first; block != nullptr; block = block->next) {
       if (block->state() != BlockState::kAllocated) continue;
       ++live_blocks;
-      pointer_map_.remove(block->address);
+      pointer_map_.remove(block->address, block->segment->get_region_use());
     }
     const SegmentBackend& backend = segment.pool->options.backend;
     if (backend.is_set()) {

@@ -4,11 +4,15 @@
 #include <atomic>
 
 namespace quarry {
+namespace internal {
+
+constinit thread_local int driver_callback_depth = 0;
+
+}  // namespace internal
 namespace {
 
 std::atomic<std::uint64_t> next_token{1};
 constinit thread_local std::uint64_t token = 0;
-constinit thread_local int driver_callback_depth = 0;
 constinit thread_local int user_callback_depth = 0;
 
 }  // namespace
@@ -18,15 +22,11 @@ std::uint64_t get_thread_token() noexcept {
   return token;
 }
 
-bool is_driver_callback_thread() noexcept {
-  return driver_callback_depth > 0;
-}
-
 DriverCallbackScope::DriverCallbackScope() noexcept {
-  ++driver_callback_depth;
+  ++internal::driver_callback_depth;
 }
 DriverCallbackScope::~DriverCallbackScope() {
-  --driver_callback_depth;
+  --internal::driver_callback_depth;
 }
 
 bool is_user_callback_thread() noexcept {

@@ -10,8 +10,17 @@ namespace quarry {
 // Different for every thread that ever ran in this process; never 0.
 std::uint64_t get_thread_token() noexcept;
 
+namespace internal {
+
+// Scopes that the thread is in. initial-exec: no call to find it, also in a shared library.
+extern constinit thread_local int driver_callback_depth __attribute__((tls_model("initial-exec")));
+
+}  // namespace internal
+
 // Whether this thread is inside a DriverCallbackScope.
-bool is_driver_callback_thread() noexcept;
+inline bool is_driver_callback_thread() noexcept {
+  return internal::driver_callback_depth > 0;
+}
 
 // Marks the calling thread as one that the driver calls (a host function of a stream, a user
 // object's destructor): the driver forbids calls from there. Inside, frees are queued for the next

@@ -182,6 +182,7 @@ void DeviceAllocator::validate_pools(const Sums& sums) {
   const auto validate_index = [&](MemPool& pool, StatFamily family) {
     for (const auto& stream : streams_.get_all()) {
       if (stream == nullptr) continue;
+      QUARRY_CHECK(pool.get_blocks(family).is_consistent(*stream));
       pool.get_blocks(family).for_each(*stream, [&](const Block& block) {
         QUARRY_CHECK_EQ(sums.free_blocks.count(&block), std::size_t{1});
         QUARRY_CHECK(block.owner == stream.get());

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
@@ -143,6 +144,30 @@ TEST_F(BlockPoolTest, RandomOperationsEqualOneOrderedSetAStream) {
     std::vector<Block*> visited;
     pool_.for_each(*stream, [&visited](Block& block) { visited.push_back(&block); });
     EXPECT_EQ(visited, std::vector<Block*>(model[stream].begin(), model[stream].end()));
+  }
+}
+
+// The bins of a pool that has them up to their own limit.
+TEST_F(BlockPoolTest, BinsMayReachToTwoMebibytesAndNeedNoTree) {
+  for (const bool is_ordered : {true, false}) {
+    BlockPool pool{FreeBins::kSizeMax};
+    pool.set_ordered(is_ordered);
+    std::vector<Block*> inside;
+    for (Bytes size = 512; size <= 2_MiB; size += 512) {
+      inside.push_back(&blocks_.make(size, one_));
+      pool.insert(*inside.back());
+    }
+    EXPECT_EQ(pool.find_largest(one_), inside.back());
+    std::shuffle(inside.begin(), inside.end(), std::mt19937(5));
+    std::set<Block*, InOrder> model(inside.begin(), inside.end());
+    for (Block* const block : inside) {
+      ASSERT_EQ(pool.find_at_least(one_, block->size), block);
+      pool.remove(*block);
+      model.erase(block);
+      const auto next = model.upper_bound(block);
+      ASSERT_EQ(pool.find_at_least(one_, block->size), next == model.end() ? nullptr : *next);
+    }
+    EXPECT_EQ(pool.find_largest(one_), nullptr);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <set>
 
 #include "core/mem_pool.hpp"
@@ -83,7 +84,7 @@ class SegmentTest : public testing::Test {
  protected:
   SegmentTest() : stream_(streams_.find_or_add(StreamHandle::kLegacy)) {
     blocks_.set_source(source_);
-    Block* const whole = blocks_.take();
+    Block* const whole = std::construct_at(blocks_.take());
     whole->address = 0x10000000;
     whole->size = 2_MiB;
     whole->segment = &segment_;

@@ -39,6 +39,29 @@ TEST_F(MagazineTest, ASizeParksFromTheSecondRequestOn) {
   EXPECT_EQ(parked(), 4096u);
 }
 
+// These share few places among the sizes that are remembered.
+TEST_F(MagazineTest, SizesThatComeInTurnAllParkInTheEnd) {
+  Bytes sum = 0;
+  for (int round = 0; round < 30; ++round) {
+    sum = 0;
+    for (Bytes size = 4096; size < 4096 + 24 * 8192; size += 8192) {
+      ASSERT_EQ(s_.free(s_.malloc(size)), StatusCode::kOk);
+      sum += size;
+    }
+  }
+  EXPECT_EQ(parked(), sum);
+}
+
+TEST_F(MagazineTest, ASizeThatWasMissedLongAgoIsNewAgain) {
+  s_.malloc(512);
+  for (Bytes size = 1024; size <= 1024 * 130; size += 1024)
+    ASSERT_EQ(s_.free(s_.malloc(size)), StatusCode::kOk);
+  ASSERT_EQ(s_.free(s_.malloc(1024)), StatusCode::kOk);
+  EXPECT_EQ(parked(), 0u);
+  ASSERT_EQ(s_.free(s_.malloc(1024)), StatusCode::kOk);
+  EXPECT_EQ(parked(), 1024u);
+}
+
 TEST_F(MagazineTest, AParkedBlockServesEverySizeThatRoundsToItsOwnAndNoOther) {
   make_popular(4096);
   const Address block = s_.malloc(4000);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <random>
 #include <thread>
 #include <unordered_map>
@@ -51,8 +52,8 @@ TEST(PointerMapDeathTest, WrongInsertsAndRemovesEndTheProcess) {
   EXPECT_DEATH(map.remove(0x400), "invariant does not hold");
 }
 
-// A small key space keeps the shards at their least size and the runs long, so that removals close
-// holes in runs that wrap around the end of the table again and again.
+// Few keys keep the tables small and full, so that blocks are displaced across their ends again
+// and again; many make them grow.
 TEST(PointerMapTest, RandomOperationsEqualAHashMapWhateverTheRuns) {
   for (const Address keys : {Address{300}, Address{2000}, Address{50000}}) {
     std::mt19937_64 random(keys);
@@ -82,7 +83,50 @@ TEST(PointerMapTest, RandomOperationsEqualAHashMapWhateverTheRuns) {
   }
 }
 
-// Every removal order of a handful of neighbours, at tables that are as full as they get.
+// Blocks of 512 bytes only: the table grows until each has a place of its own.
+TEST(PointerMapTest, ARegionHasRoomForAsManyBlocksAsFitIntoIt) {
+  for (const auto use : {PointerMap::RegionUse::kAlone, PointerMap::RegionUse::kShared}) {
+    PointerMap map;
+    std::vector<Block> blocks(PointerMap::kRegion / 512);
+    const auto get_address = [](std::size_t i) { return 7 * PointerMap::kRegion + i * 512; };
+    std::vector<std::size_t> order(blocks.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::shuffle(order.begin(), order.end(), std::mt19937(3));
+    for (const std::size_t i : order)
+      map.insert(get_address(i), PointerMap::kDeviceMax, blocks[i], use);
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      ASSERT_EQ(map.find(get_address(i)).block, &blocks[i]);
+      ASSERT_EQ(map.find(get_address(i)).device, PointerMap::kDeviceMax);
+    }
+    std::shuffle(order.begin(), order.end(), std::mt19937(4));
+    for (const std::size_t i : order) {
+      map.remove(get_address(i), use);
+      ASSERT_EQ(map.find(get_address(i)).block, nullptr);
+    }
+  }
+}
+
+// Addresses that differ only in bits far up share a root, and places in their tables.
+TEST(PointerMapTest, RegionsFarApartAreDifferent) {
+  PointerMap map;
+  std::vector<Block> blocks(40);
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    map.insert((Address{1} << 24) + (Address{i} << 41), 0, blocks[i]);
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    EXPECT_EQ(map.find((Address{1} << 24) + (Address{i} << 41)).block, &blocks[i]);
+  EXPECT_EQ(map.find((Address{1} << 24) + (Address{40} << 41)).block, nullptr);
+}
+
+TEST(PointerMapTest, OnlyASegmentOfWholeRegionsHasThemAlone) {
+  using Use = PointerMap::RegionUse;
+  EXPECT_EQ(PointerMap::get_region_use(6_MiB, 2_MiB), Use::kAlone);
+  EXPECT_EQ(PointerMap::get_region_use(6_MiB, 20_MiB), Use::kAlone);
+  EXPECT_EQ(PointerMap::get_region_use(6_MiB, 21_MiB), Use::kShared);
+  EXPECT_EQ(PointerMap::get_region_use(7_MiB, 2_MiB), Use::kShared);
+  EXPECT_EQ(PointerMap::get_region_use(6_MiB + 512, 2_MiB), Use::kShared);
+}
+
+// In each region one.
 TEST(PointerMapTest, RemovalInAnyOrderLosesNoOther) {
   std::mt19937 random(11);
   for (int round = 0; round < 200; ++round) {
