@@ -65,7 +65,8 @@ int DeviceAllocator::release(MemPool& pool) {
 
 Status DeviceAllocator::make_graph_pool(PoolId id, StreamHandle stream) noexcept {
   Section section(*this);
-  if (find_pool(id) != nullptr) return Status::ok();
+  // Fails for one that the user has released: nobody is served from it, nor is another made.
+  if (find_pool(id) != nullptr) return require_pool(id).status();
   auto word = std::make_unique<GoneGraphs::Report>(GoneGraphs::Report{gone_graphs_, id});
   const DriverCode code =
       driver_.call_when_graph_is_gone({device_, stream}, &GoneGraphs::report, word.get());
@@ -81,7 +82,8 @@ Status DeviceAllocator::make_graph_pool(PoolId id, StreamHandle stream) noexcept
 
 void DeviceAllocator::release_pools_of_gone_graphs() {
   for (const PoolId id : gone_graphs_->take()) {
-    if (MemPool* pool = find_pool(id)) release(*pool);
+    auto pool = require_pool(id);
+    if (pool.is_ok()) release(*pool.value());
   }
 }
 

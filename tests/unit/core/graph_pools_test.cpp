@@ -92,7 +92,7 @@ TEST_F(GraphPoolsTest, StreamsThatJoinTheCaptureShareItsPool) {
   EXPECT_EQ(pool_count(), 1u);
   EXPECT_EQ(s_.allocator().get_pool_reports(0).value().front().stats.allocations.current, 2);
   s_.fork(s1, s0);
-  EXPECT_NE(s_.end_capture_of_driver(s0), sim::GraphId::kNone);
+  EXPECT_EQ(s_.sim().destroy_graph(s_.end_capture_of_driver(s0)), DriverCode::kSuccess);
 }
 
 TEST_F(GraphPoolsTest, OrdinaryRequestsKeepTheirMagazines) {
@@ -111,7 +111,22 @@ TEST_F(GraphPoolsTest, ADriverThatCannotTieThePoolRefusesTheRequest) {
   EXPECT_EQ(s_.last_code(), StatusCode::kDriverError);
   EXPECT_EQ(pool_count(), 0u);
   EXPECT_NE(s_.malloc(512, side), 0u);
-  EXPECT_NE(s_.end_capture_of_driver(side), sim::GraphId::kNone);
+  EXPECT_EQ(s_.sim().destroy_graph(s_.end_capture_of_driver(side)), DriverCode::kSuccess);
+}
+
+TEST_F(GraphPoolsTest, APoolThatTheUserReleasesServesItsCaptureNoMore) {
+  const StreamHandle side = s_.make_stream();
+  begin(side);
+  const Address block = s_.malloc(33'554'432, side);
+  s_.release_pool(s_.allocator().get_pool_reports(0).value().front().id);
+  EXPECT_EQ(s_.malloc(512, side), 0u);
+  EXPECT_EQ(s_.last_code(), StatusCode::kInvalidArgument);
+  const auto graph = s_.end_capture_of_driver(side);
+  ASSERT_EQ(s_.sim().destroy_graph(graph), DriverCode::kSuccess);
+  EXPECT_EQ(pool_count(), 1u);
+  s_.free(block);
+  EXPECT_EQ(emptied_reserved(), 0u);
+  EXPECT_EQ(pool_count(), 0u);
 }
 
 TEST_F(GraphPoolsTest, AGraphMayOutliveTheAllocator) {
