@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private pools, seen from all devices: which pool a request is for, and forwarding.
+#include <thread>
+
 #include "core/allocator.hpp"
 #include "core/device_allocator.hpp"
 #include "core/size_policy.hpp"
@@ -29,6 +31,7 @@ Result<Address> Allocator::allocate_routed(StreamRef stream, Bytes bytes, Bytes 
     // Its pool was released meanwhile, and the route has ended with it, or is about to.
     const bool is_gone = !result.is_ok() && result.status().code() == StatusCode::kInvalidArgument;
     if (!is_gone) return result;
+    std::this_thread::yield();  // to the thread that ends it
   }
   if (alignment == kMinBlock) {
     ThreadMagazines* const magazines = find_thread_magazines(first_serial_ + stream.device);
