@@ -45,8 +45,9 @@ void SegmentFunctions::free(Address address, Bytes bytes, StreamRef stream) {
   }
   held_.erase(found);
   held_bytes_ -= bytes;
-  // A driver that is told to fail does so once.
   if (state_.sim().free(device_, segment.address) == DriverCode::kSuccess) return;
+  // A driver that is told to fail does so once: here, or when the allocator's bracket was begun.
+  CaptureModeBracket bracket(state_.sim());
   static_cast<void>(state_.sim().free(device_, segment.address));
 }
 
