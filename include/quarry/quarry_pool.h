@@ -52,6 +52,8 @@ typedef struct quarry_pool_options {
   // allocate: at least `bytes` bytes at a multiple of 512 that are not this library's own memory;
   // NULL, or a throw, for no more.
   // free: once for each address that allocate returned, on any thread, at any time until `unused`.
+  // Work that was queued before may still use the memory: as cudaFree does, wait for the device
+  // before it serves another.
   // unused (may be NULL): once, when neither will be called again: what they need may go. Inside
   // quarry_shutdown it and free may call quarry_free alone.
   void* (*allocate)(size_t bytes, int device, quarry_stream stream, void* user);

@@ -15,7 +15,8 @@ namespace quarry {
 // Where a pool's segments come from and go to, instead of the driver. The functions are called
 // with no lock of Quarry held, inside a relaxed capture bracket, and may call the allocator (but
 // for memory of their own pool). Each address that `allocate` returned is given to `free` once,
-// whoever asks for it and when. They must not throw.
+// whoever asks for it and when. Work that was queued before may still use the memory: `free` waits
+// for the device before it serves another, as cudaFree does. They must not throw.
 struct SegmentBackend {
   // A multiple of 512, backed by at least `bytes` bytes; 0 for no more. Whatever else it returns
   // is given back to `free` and counts as no more.
