@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Upstream's tests of graphs and their pools, with their figures of memory. What its kernels
 // compute needs a GPU: tests/gpu has the sums.
+#include <string>
+
 #include "tests/support/capture_scenario.hpp"
 
 namespace quarry::test {
@@ -84,7 +86,10 @@ INSTANTIATE_TEST_SUITE_P(Sizes, GraphMemoryStats,
                                          SizeCase{1'048'576, 2, 4'194'304, 2'097'152},
                                          SizeCase{1'049'088, 1, 20'971'520, 20'971'520},
                                          SizeCase{10'485'248, 2, 41'943'040, 20'971'520},
-                                         SizeCase{10'486'272, 3, 37'748'736, 12'582'912}));
+                                         SizeCase{10'486'272, 3, 37'748'736, 12'582'912}),
+                         [](const auto& tested) {
+                           return std::to_string(tested.param.bytes) + "Bytes";
+                         });
 
 TEST_F(GraphPool, GraphRecordStreamAndFreeInACaptureAskNoEvent) {
   const StreamHandle s1 = s_.make_stream();
