@@ -62,6 +62,7 @@ Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes, Byte
     free_parked(own->take_all_leaving());
   }
   settle_frees();
+  if (has_finished_backends_ && !is_driver_callback_thread()) return_finished();
   auto pool = require_pool(pool_id);
   if (!pool.is_ok()) return std::move(pool).status();
   Stream& stream = streams_.find_or_add(handle);

@@ -58,6 +58,8 @@ bool Graphs::order(UserStream& before, UserStream& after) {
   if (other != nullptr) return true;
   after.capturing_thread = before.capturing_thread;
   capture->streams.push_back(after.name.number);
+  // It may be given memory of the capture's pools too.
+  has_captured_thread_streams_ |= !capture->pools.empty() && after.thread.has_value();
   ++state_.tally.forked_streams;
   return true;
 }

@@ -124,5 +124,51 @@ TEST(ModelRegressionTest, APoolThatKeepsItsSegmentsKeepsThemWhenItIsShortItself)
            }});
 }
 
+TEST(ModelRegressionTest, WhatAReleasedPoolsFunctionsTakeBackMakesRoomFirst) {
+  expect_passes(Case{
+      .options =
+          {.device_count = 2, .made_streams = 5, .physical_bytes = 536870912, .has_pools = true},
+      .operations = {
+          Allocate{.slot = 60, .stream = 47, .bytes = 2097152},
+          RetainPool{.pool = 5, .use_on_oom = true},
+          Allocate{.slot = 27, .stream = 15, .bytes = 13979024},
+          Allocate{.slot = 18, .stream = 34, .bytes = 1048064, .alignment = 131072},
+          Allocate{.slot = 34, .stream = 35, .bytes = 103789049},
+          Allocate{.slot = 49, .stream = 34, .bytes = 12582912, .pool = 5},
+          Allocate{.slot = 46, .stream = 11},
+          Allocate{.slot = 8, .stream = 15, .bytes = 1},
+          Allocate{.slot = 20, .stream = 30, .pool = 2},
+          Free{.slot = 8},
+          Allocate{.slot = 67, .stream = 34},
+          Allocate{.slot = 4, .stream = 13},
+          Allocate{.slot = 66, .stream = 15, .bytes = 15888248},
+          Allocate{.slot = 45, .stream = 15, .bytes = 14254080},
+          RetainPool{.pool = 1, .source = PoolSource::kFunctions},
+          RetainPool{.pool = 3, .use_on_oom = true, .source = PoolSource::kFunctions},
+          CaptureInto{.stream = 13, .mode = CaptureMode::kThreadLocal},
+          Free{.slot = 34},
+          Allocate{.slot = 34, .stream = 15, .bytes = 12582912},
+          Free{.slot = 60},
+          Allocate{.slot = 38, .stream = 11, .bytes = 23187936, .pool = 2},
+          Allocate{.slot = 23, .stream = 31},
+          Allocate{.slot = 60, .stream = 15, .pool = 4},
+          ReleasePool{.pool = 1},
+          Allocate{.slot = 62, .stream = 27, .bytes = 1048576},
+          Allocate{.slot = 57, .stream = 12},
+          Allocate{.slot = 30, .stream = 27, .bytes = 1},
+          Allocate{.slot = 44, .stream = 27, .bytes = 77918965},
+          Allocate{.slot = 76, .stream = 27, .bytes = 18451873},
+          Allocate{.slot = 17, .stream = 27, .bytes = 20971520},
+          Allocate{.slot = 8, .stream = 27, .bytes = 1048576},
+          Configure{.max_split_mib = 20,
+                    .fraction_percent = 90,
+                    .rejects_early = true,
+                    .upstream_quirks = false},
+          Allocate{.slot = 32, .stream = 27, .bytes = 79155421},
+          Free{.slot = 23},
+          Allocate{.slot = 58, .stream = 29, .bytes = 7777573},
+      }});
+}
+
 }  // namespace
 }  // namespace quarry::model
