@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The way through a stream's lane: what a thread's magazines cannot serve, but the stream's own
-// free memory can. The decisions are those of device_allocator.cpp, with the same functions; only
-// the lock is smaller, and the figures go to the thread's counts. Whatever is out of the ordinary
+// free memory can. The decisions are those of device_allocator.cpp; large requests use its
+// functions, small ones and frees do the same in one go. Only the lock is smaller, and the figures
+// go to the thread's counts. Whatever is out of the ordinary
 // (foreign uses, a new owner, other streams' memory, frees that wait for fences, a driver
 // callback) takes the device's mutex instead.
 //
@@ -34,8 +35,8 @@ BlockStock& DeviceAllocator::get_stock(const Stream& stream) {
 }
 
 // What the thread's magazines or the stream's own memory serve without the mutex; null: call
-// allocate. The stream may have been retired since the thread was told of it: its
-// record is touched only after another look, with the lane held.
+// allocate. The stream may have been retired since the thread was told of it: its record is
+// touched only after another look, with the lane held.
 Block* DeviceAllocator::take_from_lane(StreamHandle handle,
                                        Bytes bytes) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS {
   ThreadMagazines* const own = find_thread_magazines(serial_);
