@@ -153,8 +153,16 @@ TEST(GraphLaunches, AThousandMixedWithOrdinaryWorkOfFourThreadsAreRight) {
     });
     for (auto& other : others)
       other->start();
+    const auto count_acts = [&others] {
+      std::uint64_t acts = 0;
+      for (const auto& other : others)
+        acts += other->acts();
+      return acts;
+    };
     std::uint64_t wrong_sums = 0;
     for (int i = 1; i <= kLaunches; ++i) {
+      while (count_acts() < static_cast<std::uint64_t>(i))
+        std::this_thread::yield();  // for each launch an act at least
       world.launch(*graph);
       if (i % 100 == 0) wrong_sums += b.sum() == 94 * kCount ? 0 : 1;
     }

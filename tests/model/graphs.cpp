@@ -2,6 +2,7 @@
 #include "tests/model/graphs.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "tests/model/state.hpp"
 
@@ -33,10 +34,10 @@ void Graphs::begin(UserStream& origin, Caller thread) {
   UserCapture capture;
   capture.number = ++last_number_;
   capture.origin = origin.name.number;
-  capture.streams = {capture.origin};
+  capture.streams.push_back(capture.origin);
   capture.thread = thread;
   capture.device = origin.ref.device;
-  active_.push_back(capture);
+  active_.push_back(std::move(capture));
   ++state_.tally.captures;
 }
 
