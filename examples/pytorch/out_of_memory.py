@@ -65,15 +65,30 @@ def use_stats_and_cache():
     claim(error is not None, "torch.cuda.memory_stats is PyTorch's to refuse", error)
 
 
-def refuse_pools():
-    error = catch(lambda: torch.cuda.MemPool())
-    claim(error is not None, "torch.cuda.MemPool is refused", error)
+def run_out_in_a_capture(expected):
+    """What is refused inside a capture does not lose the capture."""
+    x = torch.ones(1000, device="cuda")
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.stream(torch.cuda.Stream()):
-        error = catch(graph.capture_begin)
-    claim(error is not None and "support" in str(error), "a capture is refused", error)
-    del graph
-    claim(float(torch.ones(1000, device="cuda").sum()) == 1000, "and the process goes on")
+    with torch.cuda.graph(graph):
+        before = x + 1
+        error = catch(lambda: torch.empty(4096 * GIB, dtype=torch.uint8, device="cuda"))
+        after = before * 2
+    claim(type(error) is expected, "4 TiB are refused inside a capture", error)
+    x.fill_(2)
+    graph.replay()
+    claim(float(after.sum()) == 6000, "and the graph goes on and replays")
+
+
+def run_out_in_a_pool(expected):
+    if expected is RuntimeError:
+        error = catch(torch.cuda.MemPool)
+        claim(error is not None, "without libquarry_torch.so a MemPool is refused", error)
+        return
+    with torch.cuda.use_mem_pool(torch.cuda.MemPool()):
+        error = catch(lambda: torch.empty(4096 * GIB, dtype=torch.uint8, device="cuda"))
+        sum_after = float(torch.ones(1000, device="cuda").sum())
+    claim(type(error) is expected, "4 TiB are refused by a MemPool", error)
+    claim(sum_after == 1000, "which goes on")
 
 
 def main():
@@ -89,7 +104,8 @@ def main():
     refuse_too_much(expected)
     fill_the_limit(expected)
     use_stats_and_cache()
-    refuse_pools()
+    run_out_in_a_capture(expected)
+    run_out_in_a_pool(expected)
     print(json.dumps({"out_of_memory_class": expected.__name__, "failures": failures}))
     sys.exit(1 if failures else 0)
 
