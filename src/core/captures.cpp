@@ -34,7 +34,15 @@ Status DeviceAllocator::enter_capture(Request& request) {
   captures_.note(stream, request.capture, request.pool->id);
   captures_.collect_in_order(stream, request.pool->id, done_);
   complete_done();
+  adopt_captured_idle(*request.pool);
   return Status::ok();
+}
+
+// One stream alone captures into the pool: what is anyone's becomes that stream's, and so joins
+// the free memory beside it.
+void DeviceAllocator::adopt_captured_idle(MemPool& pool) {
+  if (pool.captured_streams.size() != 1) return;
+  change_owner_of_free(pool, *pool.captured_idle, *pool.captured_streams.front());
 }
 
 Stream& DeviceAllocator::get_captured_stream(MemPool& pool, Stream& stream) {

@@ -130,11 +130,12 @@ Block* DeviceAllocator::find_free_block(const Request& request) {
 }
 
 Block* DeviceAllocator::find_fitting(const Request& request) const {
-  if (Block* own = find_fitting_of(*request.stream, request)) return own;
+  Block* const own = find_fitting_of(*request.stream, request);
   if (request.is_captured()) {
-    if (Block* block = find_fitting_of(*request.pool->captured_idle, request)) return block;
+    Block* const idle = find_fitting_of(*request.pool->captured_idle, request);
+    if (idle != nullptr && (own == nullptr || idle->size < own->size)) return idle;
   }
-  return find_fitting_of(streams_.idle(), request);
+  return own != nullptr ? own : find_fitting_of(streams_.idle(), request);
 }
 
 // Best fit; for an alignment above the usual the first, by size, in which it leaves enough.

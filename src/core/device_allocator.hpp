@@ -215,6 +215,7 @@ class DeviceAllocator {
   // --- captures.cpp: what captures were given, and give back ---
   Status enter_capture(Request& request) QUARRY_REQUIRES(mutex_);
   Stream& get_captured_stream(MemPool& pool, Stream& stream) QUARRY_REQUIRES(mutex_);
+  void adopt_captured_idle(MemPool& pool) QUARRY_REQUIRES(mutex_);
   void end_captured_stream(MemPool& pool, const Stream& drained) QUARRY_REQUIRES(mutex_);
   void guard_captured(Block& block) QUARRY_REQUIRES(mutex_);
   bool is_in_capture(const ForeignUse& use) QUARRY_REQUIRES(mutex_);

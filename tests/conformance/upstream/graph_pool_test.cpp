@@ -91,6 +91,43 @@ INSTANTIATE_TEST_SUITE_P(Sizes, GraphMemoryStats,
                            return std::to_string(tested.param.bytes) + "Bytes";
                          });
 
+// The third graph has the memory that the second freed, though the first had been given it: graphs
+// that share a pool do not run at once.
+TEST_F(GraphPool, GraphThreeSuccessiveReuseWhatALaterCaptureFreed) {
+  s_.retain_pool(kP1);
+  s_.begin_capture(side_, kP1);
+  s_.malloc(4000, side_);
+  const Address c = s_.malloc(4000, side_);
+  s_.malloc(4000, side_);
+  s_.end_capture(side_, kP1);
+  s_.begin_capture(side_, kP1);
+  s_.malloc(4000, side_);
+  s_.free(c);
+  s_.end_capture(side_, kP1);
+  s_.begin_capture(side_, kP1);
+  EXPECT_EQ(s_.malloc(4000, side_), c);
+  EXPECT_NE(s_.end_capture(side_, kP1), sim::GraphId::kNone);
+}
+
+// As one block, if they are neighbours.
+TEST_F(GraphPool, WhatALaterCaptureFreedJoinsWhatIsFree) {
+  constexpr Bytes kLarge = 9'437'184;
+  s_.retain_pool(kP1);
+  s_.begin_capture(side_, kP1);
+  const Address first = s_.malloc(kLarge, side_);
+  const Address second = s_.malloc(kLarge, side_);
+  s_.free(first);
+  s_.end_capture(side_, kP1);
+  s_.begin_capture(side_, kP1);
+  s_.free(second);
+  s_.end_capture(side_, kP1);
+  const Bytes reserved = s_.reserved();
+  s_.begin_capture(side_, kP1);
+  EXPECT_EQ(s_.malloc(2 * kLarge, side_), first);
+  EXPECT_NE(s_.end_capture(side_, kP1), sim::GraphId::kNone);
+  EXPECT_EQ(s_.reserved(), reserved);
+}
+
 TEST_F(GraphPool, GraphRecordStreamAndFreeInACaptureAskNoEvent) {
   const StreamHandle s1 = s_.make_stream();
   s_.retain_pool(kP1);
