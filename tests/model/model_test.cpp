@@ -35,7 +35,7 @@ void expect_pools_and_graphs(const Tally& tally, std::size_t wanted) {
       {"borrowed_blocks", tally.borrowed_blocks, 20000},
       {"refused_segments", tally.refused_segments, 2000},
       {"pools_released_with_blocks", tally.pools_released_with_blocks, 2500},
-      {"pools_released_with_launches", tally.pools_released_with_launches, 10000},
+      {"pools_released_with_launches", tally.pools_released_with_launches, 30000},
       {"captures_into_pools", tally.captures_into_pools, 600},
       {"captured_allocations", tally.captured_allocations, 400},
       {"captured_reuses", tally.captured_reuses, 3000},
