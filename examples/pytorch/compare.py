@@ -101,6 +101,12 @@ def print_table(summaries, args):
     print(f"\n{args.runs} runs of each, size {args.size}, scale {args.scale}; medians, peaks")
     for row in rows:
         print("| " + " | ".join(cell.rjust(width) for cell, width in zip(row, widths)) + " |")
+    for summary in summaries:
+        for name, figures in summary["figures"].items():
+            if "graphs" in figures:
+                print(f"{name}: {figures['graphs']:.0f} graphs in one pool reserve "
+                      f"{figures['reserved_by_graphs'] / (1 << 20):.0f} MiB, the largest alone "
+                      f"{figures['reserved_by_largest_graph'] / (1 << 20):.0f}")
 
 
 def has_gpu():

@@ -17,9 +17,11 @@ SIZES = {
     "tiny": (2, 64, 4, 128, 256, 16),
 }
 BATCHES = {
-    "full": (64, 48, 32, 24, 16, 8, 4, 2, 1), "quick": (16, 8, 4, 1), "tiny": (4, 2, 1)
-}  # fmt: skip
-ROUNDS = {"full": 6, "quick": 2, "tiny": 1}
+    "full": (64, 60, 56, 52, 48, 44, 40, 36, 32, 28, 24, 20, 16, 12, 8, 6, 4, 3, 2, 1),
+    "quick": (16, 8, 4, 1),
+    "tiny": (4, 2, 1),
+}
+ROUNDS = {"full": 3, "quick": 2, "tiny": 1}
 TOKENS = {"full": 64, "quick": 24, "tiny": 6}
 
 
@@ -98,8 +100,10 @@ def make_pool():
 
 
 class Workload:
-    def __init__(self, device, size, scale):
+    def __init__(self, device, size, scale, get_reserved):
         self.device = device
+        self.get_reserved = get_reserved  # bytes that the allocator holds from the driver
+        self.reserved_by_graphs = []  # after each capture
         self.batches = BATCHES[size]
         self.tokens = TOKENS[size]
         self.rounds = max(1, round(ROUNDS[size] * scale))
@@ -116,9 +120,12 @@ class Workload:
                 self.answer(batch, 2, seed=0)
             if self.device == "cuda":
                 torch.cuda.synchronize()
+                torch.cuda.empty_cache()
+                before = self.get_reserved()
                 pool = torch.cuda.graph_pool_handle()
                 for batch in self.batches:  # the largest first
                     self.steps[batch].capture(pool)
+                    self.reserved_by_graphs.append(self.get_reserved() - before)
         self.results.clear()
 
     def run(self):
@@ -159,3 +166,12 @@ class Workload:
 
     def outputs(self):
         return self.results
+
+    def figures(self):
+        if not self.reserved_by_graphs:
+            return {}
+        return {
+            "graphs": len(self.reserved_by_graphs),
+            "reserved_by_largest_graph": self.reserved_by_graphs[0],
+            "reserved_by_graphs": self.reserved_by_graphs[-1],
+        }

@@ -44,11 +44,14 @@ def calculate_digest(tensors):
     return digest.hexdigest()
 
 
+def get_stats(allocator):
+    return (quarry_allocator if allocator == "quarry" else torch.cuda).memory_stats(0)
+
+
 def get_figures(allocator, device):
     if device == "cpu":
         return {}
-    stats = quarry_allocator if allocator == "quarry" else torch.cuda
-    figures = stats.memory_stats(0)
+    figures = get_stats(allocator)
     return {
         "peak_allocated": figures["allocated_bytes.all.peak"],
         "peak_reserved": figures["reserved_bytes.all.peak"],
@@ -73,7 +76,10 @@ def main():
         parser.error("PyTorch finds no GPU; --device cpu tries the models without one")
     make_deterministic()
     module = importlib.import_module(WORKLOADS[args.workload])
-    workload = module.Workload(args.device, args.size, args.scale)
+    known = {}
+    if args.workload == "graphs":
+        known["get_reserved"] = lambda: get_stats(args.allocator)["reserved_bytes.all.current"]
+    workload = module.Workload(args.device, args.size, args.scale, **known)
     workload.warm_up()
     synchronize = torch.cuda.synchronize if args.device == "cuda" else lambda: None
     synchronize()
@@ -82,6 +88,8 @@ def main():
     synchronize()
     seconds = time.perf_counter() - begin
     figures = get_figures(args.allocator, args.device)
+    if args.workload == "graphs":
+        figures |= workload.figures()
     if args.allocator == "quarry" and args.device == "cuda" and figures["requests"] == 0:
         raise RuntimeError("Quarry served no request: it was not the allocator")
     print(

@@ -145,8 +145,8 @@ summary() {
   awk '/trial=.* words_compared=/ {
     sub(/.*words_compared=/, ""); sub(/wrong=/, ""); words += $1; wrong += $2
   } END { if (words) printf "aliases: %.0f words compared, %d wrong\n", words, wrong }' "$log"
-  grep -E '\| +(workload|llm|vision|training) \||(^|: )(ok|FAILED)  ' "$log" |
-    sed -E 's/^[0-9]+: //'
+  grep -E '\| +(workload|llm|vision|training|graphs) \||(^|: )(ok|FAILED)  |graphs in one pool' \
+    "$log" | sed -E 's/^[0-9]+: //' | awk '!seen[$0]++'
   grep -E '\*\*\*(Failed|Timeout|Skipped|Exception)|\[  FAILED  \]|error:|tests passed' "$log" |
     sort -u | head -60
   grep -E 'SUMMARY: ThreadSanitizer' "$log" | sort | uniq -c | head -20
