@@ -21,6 +21,7 @@
 #define QUARRY_ACQUIRE(...) QUARRY_TSA(acquire_capability(__VA_ARGS__))
 #define QUARRY_RETURN_CAPABILITY(m) QUARRY_TSA(lock_returned(m))
 #define QUARRY_TRY_ACQUIRE(...) QUARRY_TSA(try_acquire_capability(__VA_ARGS__))
+#define QUARRY_ASSERT_HELD(...) QUARRY_TSA(assert_capability(__VA_ARGS__))
 #define QUARRY_RELEASE(...) QUARRY_TSA(release_capability(__VA_ARGS__))
 #define QUARRY_NO_THREAD_SAFETY_ANALYSIS QUARRY_TSA(no_thread_safety_analysis)
 
