@@ -31,6 +31,7 @@ Allocator::Allocator(Driver& driver, const Config& config)
     : router_(driver, routing_), config_(config) {}
 
 Result<std::unique_ptr<Allocator>> Allocator::create(Driver& driver, const Config& config) {
+  get_owner_order();  // now, while no thread waits for a device
   const auto count = driver.get_device_count();
   if (!count.is_ok()) {
     return Status(StatusCode::kDriverError,

@@ -58,6 +58,7 @@ Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes, Byte
   Section section(*this);
   ThreadMagazines* const own = join_thread();
   if (own != nullptr) {
+    own->lock().assume_alone();
     take_counts(*own);
     free_parked(own->take_all_leaving());
   }

@@ -26,6 +26,7 @@ void DeviceAllocator::open_lane(StreamHandle handle, Stream& stream, ThreadMagaz
     default_pool_.large.prepare(stream);
     stream.lane = number;
   }
+  own.lock().assume_alone();
   own.remember_stream({handle, stream.lane, &stream});
 }
 
@@ -165,7 +166,7 @@ bool DeviceAllocator::return_in_lanes(ThreadMagazines& own) QUARRY_NO_THREAD_SAF
   while (true) {
     int number = kNoLane;
     {
-      const SpinLockHold own_hold(own.lock());
+      const OwnerHold own_hold(own.lock());
       const Block* const block = own.get_leaving();
       if (block == nullptr) return false;
       number = block->owner->lane.load(std::memory_order_relaxed);

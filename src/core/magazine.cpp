@@ -23,7 +23,7 @@ Block* ThreadMagazines::take_or_note_miss(Bytes bytes, StreamHandle handle,
   const bool is_large = size > kSmallMax && large_sets_ != 0;
   if (!is_new && !is_large) [[likely]]
     return nullptr;
-  const SpinLockHold hold(lock_);
+  const OwnerHold hold(lock_);
   if (is_large) empty_large();
   if (is_new) make_magazine(set, size, handle);
   has_leaving = leaving_ != nullptr;
@@ -32,13 +32,13 @@ Block* ThreadMagazines::take_or_note_miss(Bytes bytes, StreamHandle handle,
 
 Block* ThreadMagazines::take_any(Magazine& magazine,
                                  Bytes bytes) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  if (!lock_.try_lock()) return nullptr;
+  if (!lock_.try_enter()) return nullptr;
   Block* const block = routing_.allows_parking() ? magazine.top : nullptr;
   if (block != nullptr) {
     pop(magazine, *block, bytes);
     counts_.take(*block);
   }
-  lock_.unlock();
+  lock_.leave();
   return block;
 }
 
@@ -71,26 +71,24 @@ bool ThreadMagazines::park_elsewhere(Block& block) noexcept QUARRY_NO_THREAD_SAF
   const std::size_t index = get_set_index(size, owner.ref.handle);
   Magazine* const magazine = find(get_set(index), size, owner.ref.handle);
   if (magazine == nullptr) return false;
-  if (!lock_.try_lock()) return false;
+  if (!lock_.try_enter()) return false;
   const bool may_park = routing_.allows_parking() && owner.is_live() && has_room(*magazine, block);
   if (may_park) {
     block.home = magazine->name;
     push(*magazine, block);
     counts_.give_back(block);
   }
-  lock_.unlock();
+  lock_.leave();
   return may_park;
 }
 
 void ThreadMagazines::remember_stream(const StreamNote& note) noexcept {
-  const SpinLockHold hold(lock_);
   const std::size_t index = get_note_index(note.handle);
   notes_[index] = note;
   lanes_after_[index].store(note.lane + 1, std::memory_order_relaxed);
 }
 
 void ThreadMagazines::forget_streams() noexcept {
-  const SpinLockHold hold(lock_);
   notes_ = {};
   for (std::atomic<int>& lane : lanes_after_)
     lane.store(0, std::memory_order_relaxed);
@@ -160,23 +158,17 @@ void ThreadMagazines::take_leaving() noexcept {
   room_bytes_ += static_cast<std::int64_t>(block.size);
 }
 
-Block* ThreadMagazines::take_list_of_leaving() noexcept {
+Block* ThreadMagazines::take_all_leaving() noexcept {
   for (const Block* block = leaving_; block != nullptr; block = block->left)
     room_bytes_ += static_cast<std::int64_t>(block->size);
   return std::exchange(leaving_, nullptr);
 }
 
-Block* ThreadMagazines::take_all_leaving() noexcept {
-  const SpinLockHold hold(lock_);
-  return take_list_of_leaving();
-}
-
 Block* ThreadMagazines::take_all(std::optional<StatFamily> family) noexcept {
-  const SpinLockHold hold(lock_);
   for (Magazine& magazine : magazines_) {
     if (!family.has_value() || *family == get_family(magazine.size)) empty(magazine);
   }
-  return take_list_of_leaving();
+  return take_all_leaving();
 }
 
 bool ThreadMagazines::take_counts(ThreadCounts& counts) noexcept {

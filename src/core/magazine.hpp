@@ -11,10 +11,12 @@
 // here: on the recorded traces that keeps peak reserved within 0.25 % of what it is without
 // magazines, where parking all of them cost up to 8.5 %.
 //
-// Locking: each set has a lock of its own, which other threads take only to empty it. Whoever
-// holds the device's mutex may take it; never the other way round. What decides whether parking is
-// allowed at all (the routing word, a stream's life) is read under it: whoever changes one of
-// those empties all sets afterwards, so nothing parked under the old rule survives.
+// Locking: a thread enters its own with hardly any cost (base/owner_lock.hpp); others come seldom,
+// to empty or count, and only with the device's mutex, which thus stands for the lock too: its
+// holder keeps everybody else out of all magazines that are its own thread's, and of the others'
+// through OthersKeptOut (thread_magazines.hpp). Never the mutex while inside. What decides whether
+// parking is allowed at all (the routing word, a stream's life) is read inside: whoever changes
+// one of those empties all magazines afterwards, so nothing parked under the old rule survives.
 #pragma once
 
 #include <algorithm>
@@ -27,6 +29,7 @@
 
 #include "base/bytes.hpp"
 #include "base/mutex.hpp"
+#include "base/owner_lock.hpp"
 #include "core/block.hpp"
 #include "core/routing.hpp"
 #include "core/segment.hpp"
@@ -66,7 +69,7 @@ class alignas(64) ThreadMagazines {
   // device's mutex.
   bool park_elsewhere(Block& block) noexcept;
 
-  SpinLock& lock() noexcept QUARRY_RETURN_CAPABILITY(lock_) { return lock_; }
+  OwnerLock& lock() noexcept QUARRY_RETURN_CAPABILITY(lock_) { return lock_; }
   // For the lanes, whose figures are counted here too, so that a thread has one highest value. The
   // thread itself holds any lane: that keeps others out as the lock does, since they come with the
   // device's mutex only.
@@ -84,15 +87,13 @@ class alignas(64) ThreadMagazines {
   // out: by its thread with the block's lane held, or by take_all. So nobody overlooks it.
   Block* get_leaving() const noexcept QUARRY_REQUIRES(lock_) { return leaving_; }
   void take_leaving() noexcept QUARRY_REQUIRES(lock_);
-  // All that are leaving, linked by Block::left. The device's mutex is held.
-  Block* take_all_leaving() noexcept;
-  // These two under the device's mutex.
-  void remember_stream(const StreamNote& note) noexcept;
-  void forget_streams() noexcept;
+  // All that are leaving, linked by Block::left.
+  Block* take_all_leaving() noexcept QUARRY_REQUIRES(lock_);
+  void remember_stream(const StreamNote& note) noexcept QUARRY_REQUIRES(lock_);
+  void forget_streams() noexcept QUARRY_REQUIRES(lock_);
 
   // Takes everything of the family out (nullopt: of both), linked by Block::left; null if empty.
-  // The device's mutex is held.
-  Block* take_all(std::optional<StatFamily> family) noexcept;
+  Block* take_all(std::optional<StatFamily> family) noexcept QUARRY_REQUIRES(lock_);
   // Moves the figures since the last call to `counts`; false if there are none.
   bool take_counts(ThreadCounts& counts) noexcept QUARRY_REQUIRES(lock_);
   Bytes get_parked_bytes() const noexcept QUARRY_REQUIRES(lock_) {
@@ -110,7 +111,7 @@ class alignas(64) ThreadMagazines {
 
   // Calls visit(const Block&) for each parked block.
   template <class Visit>
-  void for_each(Visit visit) noexcept;
+  void for_each(Visit visit) noexcept QUARRY_REQUIRES(lock_);
 
  private:
   // Only the thread itself makes one serve another size, under the lock; so it may look for the
@@ -174,11 +175,10 @@ class alignas(64) ThreadMagazines {
   void push(Magazine& magazine, Block& block) noexcept QUARRY_REQUIRES(lock_);
   void empty(Magazine& magazine) noexcept QUARRY_REQUIRES(lock_);
   void empty_large() noexcept QUARRY_REQUIRES(lock_);
-  Block* take_list_of_leaving() noexcept QUARRY_REQUIRES(lock_);
 
+  OwnerLock lock_;  // first: its address is at hand
   const RoutingWord& routing_;
   const std::uint64_t thread_token_ = get_thread_token();  // of the thread that makes this
-  SpinLock lock_;
   std::atomic<bool> has_thread_ended_{false};
   std::atomic<int> shares_{2};
   // These three the thread's own.
@@ -232,24 +232,24 @@ inline void ThreadMagazines::push(Magazine& magazine, Block& block) noexcept {
   room_bytes_ -= static_cast<std::int64_t>(block.size);
 }
 
-// Neither waits for its lock: whoever has it is emptying magazines. Nor do they call anything,
+// Neither waits to get in: whoever is inside is emptying magazines. Nor do they call anything,
 // which would cost registers.
 inline Block* ThreadMagazines::try_take(Bytes bytes, StreamHandle handle) noexcept
     QUARRY_NO_THREAD_SAFETY_ANALYSIS {
   const Bytes size = round_up(bytes, kMinBlock);
   Magazine* const magazine = find(get_set(size, handle), size, handle);
-  if (magazine == nullptr || !lock_.try_lock()) [[unlikely]]
+  if (magazine == nullptr || !lock_.try_enter()) [[unlikely]]
     return nullptr;
   Block* const block = routing_.allows_parking() ? magazine->top : nullptr;
   const bool is_hit = block != nullptr && ThreadCounts::try_take(*magazine->counts, *block, bytes);
   if (is_hit) [[likely]]
     pop(*magazine, *block, bytes);
-  lock_.unlock();
+  lock_.leave();
   return is_hit ? block : nullptr;
 }
 
 inline bool ThreadMagazines::try_park(Block& block) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  if (!lock_.try_lock()) [[unlikely]]
+  if (!lock_.try_enter()) [[unlikely]]
     return false;
   Magazine& magazine = magazines_[block.home % kMagazines];
   const bool may_park =
@@ -258,13 +258,12 @@ inline bool ThreadMagazines::try_park(Block& block) noexcept QUARRY_NO_THREAD_SA
     push(magazine, block);
     ThreadCounts::give_back(*magazine.counts, block);
   }
-  lock_.unlock();
+  lock_.leave();
   return may_park;
 }
 
 template <class Visit>
 void ThreadMagazines::for_each(Visit visit) noexcept {
-  const SpinLockHold hold(lock_);
   for (const Block* block = leaving_; block != nullptr; block = block->left)
     visit(*block);
   for (const Magazine& magazine : magazines_) {

@@ -31,14 +31,19 @@ ThreadMagazines* DeviceAllocator::join_thread() {
 // True if any block came out. Afterwards no thread is inside a short way that began before.
 bool DeviceAllocator::empty_magazines(std::optional<StatFamily> family) {
   bool is_any = drop_ended_threads();
+  const OthersKeptOut others(magazines_, serial_);
   for (ThreadMagazines* magazines : magazines_) {
+    magazines->lock().assume_alone();
     take_counts(*magazines);
-    is_any |= free_parked(magazines->take_all(family));
+    Block* const parked = magazines->take_all(family);
+    OthersKeptOut::let_in(*magazines);
+    is_any |= free_parked(parked);
   }
   return is_any;
 }
 
-// True if any block came out.
+// True if any block came out. The thread has left its magazines for good: nobody is to be kept
+// out.
 bool DeviceAllocator::drop_ended_threads() {
   bool is_any = false;
   for (std::size_t i = 0; i < magazines_.size();) {
@@ -47,6 +52,7 @@ bool DeviceAllocator::drop_ended_threads() {
       ++i;
       continue;
     }
+    magazines.lock().assume_alone();
     take_counts(magazines);
     is_any |= free_parked(magazines.take_all({}));
     give_back_device_share(&magazines);
@@ -70,14 +76,12 @@ bool DeviceAllocator::free_parked(Block* list) {
   return is_any;
 }
 
-// What a thread's magazines did since the last time becomes part of the statistics.
+// What a thread's magazines did since the last time becomes part of the statistics. The thread is
+// the calling one, or kept out.
 void DeviceAllocator::take_counts(ThreadMagazines& magazines) {
+  magazines.lock().assume_alone();
   ThreadCounts counts;
-  {
-    const SpinLockHold hold(magazines.lock());
-    if (!magazines.take_counts(counts)) return;
-  }
-  add_counts(counts);
+  if (magazines.take_counts(counts)) add_counts(counts);
 }
 
 void DeviceAllocator::add_counts(const ThreadCounts& counts) {
@@ -118,17 +122,14 @@ void DeviceAllocator::add_counts(const ThreadCounts& counts) {
 
 // Of one moment, in which no thread takes or parks: a block that one allocates and another frees
 // is in the figures of both or of neither. Returns the bytes that are parked.
-Bytes DeviceAllocator::take_all_counts() QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+Bytes DeviceAllocator::take_all_counts() {
   Bytes parked = 0;
-  for (ThreadMagazines* magazines : magazines_)
-    magazines->lock().lock();
+  const OthersKeptOut others(magazines_, serial_);
   for (ThreadMagazines* magazines : magazines_) {
-    ThreadCounts counts;
-    if (magazines->take_counts(counts)) add_counts(counts);
+    magazines->lock().assume_alone();
+    take_counts(*magazines);
     parked += magazines->get_parked_bytes();
   }
-  for (ThreadMagazines* magazines : magazines_)
-    magazines->lock().unlock();
   return parked;
 }
 

@@ -40,8 +40,13 @@ void DeviceAllocator::retire_thread_streams() noexcept {
 // After a handle has lost its meaning: no thread finds the stream by it any more, and nothing of
 // the stream's is parked.
 void DeviceAllocator::forget_streams() {
-  for (ThreadMagazines* magazines : magazines_)
-    magazines->forget_streams();
+  {
+    const OthersKeptOut others(magazines_, serial_);
+    for (ThreadMagazines* magazines : magazines_) {
+      magazines->lock().assume_alone();
+      magazines->forget_streams();
+    }
+  }
   empty_magazines();
 }
 

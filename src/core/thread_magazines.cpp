@@ -93,4 +93,30 @@ void give_back_device_share(ThreadMagazines* magazines) noexcept {
   if (magazines->give_back_share()) delete magazines;
 }
 
+OthersKeptOut::OthersKeptOut(std::span<ThreadMagazines* const> all,
+                             std::uint64_t device_serial) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS
+    : all_(all) {
+  const ThreadMagazines* const own = find_thread_magazines(device_serial);
+  bool is_any = false;
+  for (ThreadMagazines* magazines : all_) {
+    if (magazines == own) continue;
+    magazines->lock().ask();
+    is_any = true;
+  }
+  if (!is_any) return;
+  OwnerLock::order_owners();
+  for (ThreadMagazines* magazines : all_) {
+    if (magazines != own) magazines->lock().wait_for_owner();
+  }
+}
+
+OthersKeptOut::~OthersKeptOut() {
+  for (ThreadMagazines* magazines : all_)
+    let_in(*magazines);
+}
+
+void OthersKeptOut::let_in(ThreadMagazines& magazines) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  if (magazines.lock().is_asked()) magazines.lock().let_in();
+}
+
 }  // namespace quarry

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "core/magazine.hpp"
 
@@ -49,5 +50,23 @@ ThreadMagazines* make_thread_magazines(std::uint64_t device_serial, const Routin
 
 // The device's share ends: it is gone, or the thread is.
 void give_back_device_share(ThreadMagazines* magazines) noexcept;
+
+// Keeps the other threads out of their magazines of one device, for a scope or until they are let
+// in. Those of the calling thread, whose device's mutex is held throughout, need no more than
+// that. Costs one OwnerLock::order_owners for all of them, if there are any.
+class OthersKeptOut {
+ public:
+  // `all` are those of the device, and stay so.
+  OthersKeptOut(std::span<ThreadMagazines* const> all, std::uint64_t device_serial) noexcept;
+  ~OthersKeptOut();
+  OthersKeptOut(const OthersKeptOut&) = delete;
+  OthersKeptOut& operator=(const OthersKeptOut&) = delete;
+
+  // The thread of these, the calling one or another, may go on.
+  static void let_in(ThreadMagazines& magazines) noexcept;
+
+ private:
+  const std::span<ThreadMagazines* const> all_;
+};
 
 }  // namespace quarry

@@ -91,7 +91,9 @@ void DeviceAllocator::validate_segment(Address address) {
 void DeviceAllocator::collect_parked(Sums& sums) {
   routing_.set(RoutingReason::kValidating);
   take_all_counts();
+  const OthersKeptOut others(magazines_, serial_);
   for (ThreadMagazines* magazines : magazines_) {
+    magazines->lock().assume_alone();
     magazines->for_each([&sums](const Block& block) {
       QUARRY_CHECK(block.state() == BlockState::kAllocated);
       QUARRY_CHECK(!block.is_held.load(std::memory_order_relaxed));
