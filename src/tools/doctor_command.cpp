@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -81,6 +82,12 @@ void examine(const Environment& own, const Environment& environment, DoctorRepor
   report.is_simulated = probed.driver == DriverKind::kSim;
   report.machine = probe_machine(probed);
   report.choices = explain_choices(environment, report.machine);
+  const auto has_magazines = [](const Choice& choice) {
+    return choice.what == "thread cache" && choice.value == "on";
+  };
+  if (std::any_of(report.choices.begin(), report.choices.end(), has_magazines)) {
+    report.choices.push_back(explain_owner_order(get_owner_order()));
+  }
   const int visible = report.is_simulated ? -1 : count_own_visible_devices(own, environment);
   append(report.findings, check_machine(report.machine, visible));
   append(report.findings, check_environment(environment));

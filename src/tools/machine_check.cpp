@@ -167,6 +167,14 @@ Findings check_machine(const MachineReport& machine, int visible) {
   return findings;
 }
 
+Choice explain_owner_order(const OwnerOrderChoice& order) {
+  return {"lock of magazines",
+          order.order == OwnerOrder::kByMembarrier
+              ? "no locked instruction; who empties them calls membarrier"
+              : "a locked instruction in every malloc and free",
+          order.why};
+}
+
 std::vector<Choice> explain_choices(const Environment& environment, const MachineReport& machine) {
   const Result<ProcessOptions> options = read_process_options(environment);
   const Result<Config> config = read_config(environment);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/owner_lock.hpp"
 #include "cuda/machine_report.hpp"
 #include "tools/environment_check.hpp"
 #include "tools/finding.hpp"
@@ -27,6 +28,8 @@ Findings check_machine(const cuda::MachineReport& machine, int visible);
 // What an allocator with this environment would use on this machine.
 std::vector<Choice> explain_choices(const Environment& environment,
                                     const cuda::MachineReport& machine);
+// How threads get into their magazines; `order` is what the kernel let a process do.
+Choice explain_owner_order(const OwnerOrderChoice& order);
 
 // "13.0" for 13000.
 std::string format_cuda_version(int version);

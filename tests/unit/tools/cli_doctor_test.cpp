@@ -34,9 +34,14 @@ TEST_F(CliDoctor, PrintsTextForPeople) {
   const CliResult result = run_in("QUARRY_DRIVER=sim QUARRY_CONF=max_split_size_mb:256");
   EXPECT_EQ(result.exit_code, 0);
   for (const char* part : {"driver: simulated", "device 0: simulated", "Quarry uses",
-                           "max_split_size_mb:256", "findings"}) {
+                           "max_split_size_mb:256", "lock of magazines", "findings"}) {
     EXPECT_NE(result.out.find(part), std::string::npos) << part << " in " << result.out;
   }
+}
+
+TEST_F(CliDoctor, SpeaksOfMagazinesOnlyWhereThereAreAny) {
+  const CliResult result = run_in("QUARRY_DRIVER=sim QUARRY_CONF=thread_cache:False");
+  EXPECT_EQ(result.out.find("lock of magazines"), std::string::npos) << result.out;
 }
 
 TEST_F(CliDoctor, FailsForASettingThatHurts) {

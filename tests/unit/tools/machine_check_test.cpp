@@ -162,6 +162,15 @@ TEST(ExplainChoices, SharesMemoryOnlyWhereEveryDeviceCan) {
             "none");
 }
 
+TEST(ExplainOwnerOrder, SaysWhatItCostsAndWhy) {
+  const Choice with = explain_owner_order({OwnerOrder::kByMembarrier, "the kernel has it"});
+  EXPECT_EQ(with.value, "no locked instruction; who empties them calls membarrier");
+  EXPECT_EQ(with.why, "the kernel has it");
+  const Choice without = explain_owner_order({OwnerOrder::kByFence, "it is refused"});
+  EXPECT_EQ(without.value, "a locked instruction in every malloc and free");
+  EXPECT_EQ(without.why, "it is refused");
+}
+
 TEST(FormatCudaVersion, IsMajorAndMinor) {
   EXPECT_EQ(format_cuda_version(12050), "12.5");
   EXPECT_EQ(format_cuda_version(13010), "13.1");
