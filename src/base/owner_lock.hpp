@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lock that one thread, its owner, takes all the time, and others hardly ever. The owner pays a
 // store and a load and no locked instruction; who comes instead of it pays for both, with a system
-// call of a few microseconds. Not a lock among the others: they come one at a time, by a mutex of
+// call that interrupts every processor of the process. Not a lock among the others: they come one at a time, by a mutex of
 // theirs.
 //
 // Invariant: never are the owner and another inside at once.
@@ -54,7 +54,7 @@ struct OwnerOrderChoice {
   std::string why;
 };
 // What this process does: decided at the first call, which registers the process with the kernel.
-// With other threads running, that once takes up to some milliseconds.
+// With other threads running, that takes milliseconds, once.
 const OwnerOrderChoice& get_owner_order() noexcept;
 
 class QUARRY_CAPABILITY("mutex") OwnerLock {
