@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lock that one thread, its owner, takes all the time, and others hardly ever. The owner pays a
 // store and a load and no locked instruction; who comes instead of it pays for both, with a system
-// call that interrupts every processor of the process. Not a lock among the others: they come one at a time, by a mutex of
-// theirs.
+// call that interrupts every processor of the process. Not a lock among the others: they come one
+// at a time, by a mutex of theirs.
 //
 // Invariant: never are the owner and another inside at once.
 //
