@@ -240,8 +240,9 @@ class DeviceAllocator {
 
   // --- parking.cpp: the magazines of threads, seen from the device ---
   ThreadMagazines* join_thread() QUARRY_REQUIRES(mutex_);
-  // nullopt: of both families.
-  bool empty_magazines(std::optional<StatFamily> family = {}) QUARRY_REQUIRES(mutex_);
+  bool empty_magazines() QUARRY_REQUIRES(mutex_);
+  bool free_own_parked_of(const Request& request) QUARRY_REQUIRES(mutex_);
+  bool free_others_parked_of(const Request& request) QUARRY_REQUIRES(mutex_);
   bool drop_ended_threads() QUARRY_REQUIRES(mutex_);
   bool free_parked(Block* list) QUARRY_REQUIRES(mutex_);
   void take_counts(ThreadMagazines& magazines) QUARRY_REQUIRES(mutex_);
@@ -336,6 +337,8 @@ class DeviceAllocator {
   std::uint64_t next_sequence_ QUARRY_GUARDED_BY(mutex_) = 1;
 
   std::vector<ThreadMagazines*> magazines_ QUARRY_GUARDED_BY(mutex_);  // a share of each
+  std::uint32_t next_thread_number_ QUARRY_GUARDED_BY(mutex_) = 0;
+  std::vector<ThreadMagazines*> parkers_ QUARRY_GUARDED_BY(mutex_);  // scratch
 
   // Freed on threads that may not call the driver; pending until an ordinary call takes them on.
   std::vector<Block*> queued_frees_ QUARRY_GUARDED_BY(mutex_);

@@ -60,7 +60,7 @@ bool ThreadMagazines::is_seen_again(Bytes size, StreamHandle handle) noexcept {
 }
 
 bool ThreadMagazines::park_elsewhere(Block& block) noexcept QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  const Stream& owner = *block.owner;
+  Stream& owner = *block.owner;
   const Bytes size = round_up(block.requested_bytes, kMinBlock);
   if (block.foreign_uses != nullptr || block.is_oversize_counted) return false;
   if (block.segment->is_private) return false;
@@ -74,6 +74,9 @@ bool ThreadMagazines::park_elsewhere(Block& block) noexcept QUARRY_NO_THREAD_SAF
   if (!lock_.try_enter()) return false;
   const bool may_park = routing_.allows_parking() && owner.is_live() && has_room(*magazine, block);
   if (may_park) {
+    if ((owner.parking_threads.load(std::memory_order_relaxed) & thread_bit_) == 0) {
+      owner.parking_threads.fetch_or(thread_bit_, std::memory_order_relaxed);
+    }
     block.home = magazine->name;
     push(*magazine, block);
     counts_.give_back(block);
@@ -164,9 +167,16 @@ Block* ThreadMagazines::take_all_leaving() noexcept {
   return std::exchange(leaving_, nullptr);
 }
 
-Block* ThreadMagazines::take_all(std::optional<StatFamily> family) noexcept {
+Block* ThreadMagazines::take_all() noexcept {
+  for (Magazine& magazine : magazines_)
+    empty(magazine);
+  return take_all_leaving();
+}
+
+Block* ThreadMagazines::take_all_of(const Stream& stream, StatFamily family) noexcept {
   for (Magazine& magazine : magazines_) {
-    if (!family.has_value() || *family == get_family(magazine.size)) empty(magazine);
+    if (magazine.handle != stream.ref.handle) continue;
+    if (get_family(magazine.size) == family) empty(magazine);
   }
   return take_all_leaving();
 }

@@ -23,7 +23,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <utility>
 
@@ -52,7 +51,9 @@ struct StreamNote {
 
 class alignas(64) ThreadMagazines {
  public:
-  explicit ThreadMagazines(const RoutingWord& routing) noexcept : routing_(routing) {}
+  // `number` tells the threads of one device apart.
+  ThreadMagazines(const RoutingWord& routing, std::uint32_t number) noexcept
+      : routing_(routing), thread_bit_(std::uint64_t{1} << number % 64) {}
 
   // A parked block for a request of `bytes` on `handle`, marked held again; null if there is none,
   // or the short way is closed, or a highest value must be counted.
@@ -92,8 +93,13 @@ class alignas(64) ThreadMagazines {
   void remember_stream(const StreamNote& note) noexcept QUARRY_REQUIRES(lock_);
   void forget_streams() noexcept QUARRY_REQUIRES(lock_);
 
-  // Takes everything of the family out (nullopt: of both), linked by Block::left; null if empty.
-  Block* take_all(std::optional<StatFamily> family) noexcept QUARRY_REQUIRES(lock_);
+  // Takes everything out, linked by Block::left; null if empty.
+  Block* take_all() noexcept QUARRY_REQUIRES(lock_);
+  // The same of one stream and family; and what is leaving.
+  Block* take_all_of(const Stream& stream, StatFamily family) noexcept QUARRY_REQUIRES(lock_);
+  // Whether there may be any: no such bit in Stream::parking_threads, no such block. More than 64
+  // threads share bits.
+  std::uint64_t get_thread_bit() const noexcept { return thread_bit_; }
   // Moves the figures since the last call to `counts`; false if there are none.
   bool take_counts(ThreadCounts& counts) noexcept QUARRY_REQUIRES(lock_);
   Bytes get_parked_bytes() const noexcept QUARRY_REQUIRES(lock_) {
@@ -193,6 +199,8 @@ class alignas(64) ThreadMagazines {
   std::array<StreamNote, kStreamNotes> notes_ QUARRY_GUARDED_BY(lock_);
   // The lane of each note, plus 1; changes with it.
   std::array<std::atomic<int>, kStreamNotes> lanes_after_{};
+  // On a cache line that nobody writes: others look at it when they miss.
+  alignas(64) const std::uint64_t thread_bit_;
 };
 
 // --- The short way, inline: most calls are nothing else ---

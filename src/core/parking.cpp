@@ -8,6 +8,15 @@
 
 namespace quarry {
 
+namespace {
+
+bool may_have_parked(const ThreadMagazines& magazines, const Stream& stream) {
+  const std::uint64_t threads = stream.parking_threads.load(std::memory_order_relaxed);
+  return (threads & magazines.get_thread_bit()) != 0;
+}
+
+}  // namespace
+
 DeviceAllocator::~DeviceAllocator() {
   for (ThreadMagazines* magazines : magazines_)
     give_back_device_share(magazines);
@@ -22,20 +31,49 @@ ThreadMagazines* DeviceAllocator::join_thread() {
       drop_ended_threads();
       magazines_.reserve(2 * magazines_.size() + 16);
     }
-    magazines = make_thread_magazines(serial_, routing_);
+    magazines = make_thread_magazines(serial_, routing_, next_thread_number_++);
     if (magazines != nullptr) magazines_.push_back(magazines);
   }
   return magazines;
 }
 
 // True if any block came out. Afterwards no thread is inside a short way that began before.
-bool DeviceAllocator::empty_magazines(std::optional<StatFamily> family) {
+bool DeviceAllocator::empty_magazines() {
   bool is_any = drop_ended_threads();
   const OthersKeptOut others(magazines_, serial_);
   for (ThreadMagazines* magazines : magazines_) {
     magazines->lock().assume_alone();
     take_counts(*magazines);
-    Block* const parked = magazines->take_all(family);
+    Block* const parked = magazines->take_all();
+    OthersKeptOut::let_in(*magazines);
+    is_any |= free_parked(parked);
+  }
+  return is_any;
+}
+
+// What the calling thread parked of the request's stream and family; true if any block came out.
+// This and the next leave the threads' figures alone: parked blocks count as freed already.
+bool DeviceAllocator::free_own_parked_of(const Request& request) {
+  ThreadMagazines* const own = find_thread_magazines(serial_);
+  if (own == nullptr || !may_have_parked(*own, *request.stream)) return false;
+  own->lock().assume_alone();
+  return free_parked(own->take_all_of(*request.stream, request.family));
+}
+
+// The same of the other threads. Those that have none are left in peace.
+bool DeviceAllocator::free_others_parked_of(const Request& request) {
+  const ThreadMagazines* const own = find_thread_magazines(serial_);
+  parkers_.clear();
+  for (ThreadMagazines* magazines : magazines_) {
+    if (magazines != own && may_have_parked(*magazines, *request.stream)) {
+      parkers_.push_back(magazines);
+    }
+  }
+  const OthersKeptOut others(parkers_, serial_);
+  bool is_any = false;
+  for (ThreadMagazines* magazines : parkers_) {
+    magazines->lock().assume_alone();
+    Block* const parked = magazines->take_all_of(*request.stream, request.family);
     OthersKeptOut::let_in(*magazines);
     is_any |= free_parked(parked);
   }
@@ -54,7 +92,7 @@ bool DeviceAllocator::drop_ended_threads() {
     }
     magazines.lock().assume_alone();
     take_counts(magazines);
-    is_any |= free_parked(magazines.take_all({}));
+    is_any |= free_parked(magazines.take_all());
     give_back_device_share(&magazines);
     magazines_[i] = magazines_.back();
     magazines_.pop_back();

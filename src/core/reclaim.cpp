@@ -129,9 +129,16 @@ bool DeviceAllocator::may_grow_beside_parked(const Request& request) const {
          std::max(kLeast, reserved / 1024);
 }
 
+// Only parked blocks of the request's own stream can help as long as nothing goes back to the
+// driver. Those of other streams stay where they are: taking them out would cost their threads
+// misses, and this one the cache lines that the others work on, with everybody locked out. First
+// what the calling thread has parked.
 Block* DeviceAllocator::search_magazines(const Request& request) {
   if (!request.pool->is_default()) return nullptr;
-  return empty_magazines(request.family) ? find_fitting(request) : nullptr;
+  if (free_own_parked_of(request)) {
+    if (Block* block = find_fitting(request)) return block;
+  }
+  return free_others_parked_of(request) ? find_fitting(request) : nullptr;
 }
 
 Block* DeviceAllocator::search_again(const Request& request) {
@@ -209,6 +216,7 @@ void DeviceAllocator::collect_garbage() {
   const auto reserved = static_cast<Bytes>(stats_.reserved_bytes.all.current);
   if (reserved <= threshold) return;
   wait_for_turn();
+  empty_magazines();
   static_cast<void>(release_segments(choose_garbage(reserved - threshold)));
 }
 

@@ -35,6 +35,9 @@ struct alignas(64) Stream {
   std::atomic<StreamLife> life{StreamLife::kLive};
   // The lock of the stream's own memory (lane.hpp); kNoLane until it is opened. Changes once.
   std::atomic<int> lane{kNoLane};
+  // The threads that may have parked blocks of it, by ThreadMagazines::get_thread_bit. Set under
+  // the thread's lock before it parks the first; never cleared.
+  std::atomic<std::uint64_t> parking_threads{0};
   std::uint32_t references = 0;  // blocks owned, foreign uses; pools and captured streams
   // A *captured stream* is a stream as the captures into one private pool see it: it owns what
   // captures on `base` were given there. Null for that which is not of one stream (MemPool).

@@ -75,7 +75,8 @@ ThreadMagazines* internal::find_thread_magazines_slowly(std::uint64_t device_ser
   return nullptr;
 }
 
-ThreadMagazines* make_thread_magazines(std::uint64_t device_serial, const RoutingWord& routing) {
+ThreadMagazines* make_thread_magazines(std::uint64_t device_serial, const RoutingWord& routing,
+                                       std::uint32_t number) {
   if (is_thread_ending) return nullptr;
   ThreadShare& share = get_thread_share();
   std::erase_if(share.owned, [](const internal::ThreadMagazinesSlot& slot) {
@@ -83,7 +84,7 @@ ThreadMagazines* make_thread_magazines(std::uint64_t device_serial, const Routin
     delete slot.magazines;  // its device is gone, and with it the serial
     return true;
   });
-  auto made = std::make_unique<ThreadMagazines>(routing);
+  auto made = std::make_unique<ThreadMagazines>(routing, number);
   share.owned.push_back({device_serial, made.get()});
   internal::thread_slots[device_serial % internal::kThreadSlots] = share.owned.back();
   return made.release();

@@ -46,7 +46,8 @@ inline ThreadMagazines* find_thread_magazines(std::uint64_t device_serial) noexc
 }
 
 // Makes them; null if the thread is ending. Throws std::bad_alloc. The device then holds a share.
-ThreadMagazines* make_thread_magazines(std::uint64_t device_serial, const RoutingWord& routing);
+ThreadMagazines* make_thread_magazines(std::uint64_t device_serial, const RoutingWord& routing,
+                                       std::uint32_t number);
 
 // The device's share ends: it is gone, or the thread is.
 void give_back_device_share(ThreadMagazines* magazines) noexcept;

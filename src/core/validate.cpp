@@ -94,10 +94,11 @@ void DeviceAllocator::collect_parked(Sums& sums) {
   const OthersKeptOut others(magazines_, serial_);
   for (ThreadMagazines* magazines : magazines_) {
     magazines->lock().assume_alone();
-    magazines->for_each([&sums](const Block& block) {
+    magazines->for_each([&sums, bit = magazines->get_thread_bit()](const Block& block) {
       QUARRY_CHECK(block.state() == BlockState::kAllocated);
       QUARRY_CHECK(!block.is_held.load(std::memory_order_relaxed));
       QUARRY_CHECK(block.foreign_uses == nullptr);
+      QUARRY_CHECK((block.owner->parking_threads.load(std::memory_order_relaxed) & bit) != 0);
       QUARRY_CHECK(sums.parked_blocks.insert(&block).second);
     });
   }

@@ -217,7 +217,8 @@ TEST(C23, WhatAnEndedThreadParkedIsAnyonesOnceItsWorkIsDone) {
   EXPECT_EQ(s.reserved(), 2u * 2_MiB);
 }
 
-// Never told that the thread ends: its parked blocks come back at the next miss or empty_cache.
+// Never told that the thread ends: its parked blocks come back at a miss of their stream or
+// empty_cache.
 TEST(C23, WhatAThreadParkedThatEndsUnannouncedIsNotLost) {
   Scenario s(with_magazines());
   StreamRef stream;
