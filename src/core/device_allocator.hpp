@@ -173,6 +173,7 @@ class DeviceAllocator {
   BlockStock& get_stock(const Stream& stream) QUARRY_REQUIRES(mutex_);
   Block* take_small(Stream& stream, Lane& lane, Bytes bytes, ThreadMagazines& own);
   Block* take_large(Stream& stream, Lane& lane, Bytes bytes, ThreadMagazines& own);
+  bool return_parked_in_lane(Stream& stream, Lane& lane, Bytes bytes, ThreadMagazines& own);
   bool free_in_lane(Block& block, ThreadMagazines& own) QUARRY_EXCLUDES(mutex_);
   bool return_in_lanes(ThreadMagazines& own) QUARRY_EXCLUDES(mutex_);
   bool may_free_in_lane(const Block& block, const Lane& lane) const;

@@ -62,7 +62,10 @@ Block* DeviceAllocator::take_small(Stream& stream, Lane& lane, Bytes bytes,
                                    ThreadMagazines& own) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
   FreeBins& bins = default_pool_.small.get_bins(stream);
   const Bytes size = round_up(bytes, kMinBlock);
-  Block* const block = bins.find_at_least(size);
+  Block* block = bins.find_at_least(size);
+  if (block == nullptr && return_parked_in_lane(stream, lane, bytes, own)) [[unlikely]] {
+    block = bins.find_at_least(size);
+  }
   if (block == nullptr || block->segment->lane != lane.number) return nullptr;
   if (is_oversize(block->size, config_)) return nullptr;
   bins.remove(*block);
@@ -84,6 +87,26 @@ Block* DeviceAllocator::take_small(Stream& stream, Lane& lane, Bytes bytes,
   own.counts().take(*block);
   own.counts().change_inactive_splits(StatFamily::kSmall, change.count, change.bytes);
   return block;
+}
+
+// The ladder's first step for a small request, as far as the lane goes: what the calling thread
+// has parked of the stream. Most misses of a thread whose sizes change end here. False if the
+// mutex's holder would try something else first, or there is nothing.
+bool DeviceAllocator::return_parked_in_lane(Stream& stream, Lane& lane, Bytes bytes,
+                                            ThreadMagazines& own)
+    QUARRY_NO_THREAD_SAFETY_ANALYSIS {
+  const std::uint64_t threads = stream.parking_threads.load(std::memory_order_relaxed);
+  if ((threads & own.get_thread_bit()) == 0 || streams_.idle().cached_bytes != 0) return false;
+  if (may_grow_beside_parked(make_request(stream, bytes, kMinBlock))) return false;
+  bool is_any = false;
+  own.return_all_of(
+      stream, StatFamily::kSmall,
+      [this, &lane](const Block& block) { return may_free_in_lane(block, lane); },
+      [this, &lane, &own, &is_any](Block& block) {
+        take_back_in_lane(block, lane, own);
+        is_any = true;
+      });
+  return is_any;
 }
 
 Block* DeviceAllocator::take_large(Stream& stream, Lane& lane, Bytes bytes,

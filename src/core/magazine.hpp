@@ -97,6 +97,11 @@ class alignas(64) ThreadMagazines {
   Block* take_all() noexcept QUARRY_REQUIRES(lock_);
   // The same of one stream and family; and what is leaving.
   Block* take_all_of(const Stream& stream, StatFamily family) noexcept QUARRY_REQUIRES(lock_);
+  // For the thread itself, with the stream's lane held: calls give_back(Block&) for those of them
+  // that may_give_back(const Block&) allows, which it takes out.
+  template <class May, class GiveBack>
+  void return_all_of(const Stream& stream, StatFamily family, May may_give_back,
+                     GiveBack give_back) noexcept QUARRY_REQUIRES(lock_);
   // Whether there may be any: no such bit in Stream::parking_threads, no such block. More than 64
   // threads share bits.
   std::uint64_t get_thread_bit() const noexcept { return thread_bit_; }
@@ -268,6 +273,25 @@ inline bool ThreadMagazines::try_park(Block& block) noexcept QUARRY_NO_THREAD_SA
   }
   lock_.leave();
   return may_park;
+}
+
+template <class May, class GiveBack>
+void ThreadMagazines::return_all_of(const Stream& stream, StatFamily family, May may_give_back,
+                                    GiveBack give_back) noexcept {
+  for (Magazine& magazine : magazines_) {
+    if (magazine.handle != stream.ref.handle || get_family(magazine.size) != family) continue;
+    for (Block** link = &magazine.top; *link != nullptr;) {
+      Block& block = **link;
+      if (!may_give_back(std::as_const(block))) {
+        link = &block.left;
+        continue;
+      }
+      *link = std::exchange(block.left, nullptr);
+      ++magazine.room;
+      room_bytes_ += static_cast<std::int64_t>(block.size);
+      give_back(block);
+    }
+  }
 }
 
 template <class Visit>

@@ -128,5 +128,32 @@ TEST_F(HitPath, TenThousandHitsGoOnWhileAnotherThreadHoldsTheDevicesMutex) {
   holder.join();
 }
 
+// The stream may not grow beside parked blocks any more, and has nothing else that fits.
+TEST_F(HitPath, AMissThatTheThreadsOwnParkedBlocksCanServeTakesNoMutex) {
+  constexpr std::size_t kFiller = 800'000;  // two fill a segment
+  const quarry_stream stream = make_stream();
+  ASSERT_TRUE(run_rounds(kWarmRounds, stream));
+  reset_counts();
+  void* held = nullptr;
+  for (std::uint64_t seen = 0, segments = 0; segments < 4; seen = driver_calls) {
+    ASSERT_EQ(quarry_malloc(&held, kFiller, 0, stream), QUARRY_OK);
+    segments += driver_calls > seen;
+  }
+  ASSERT_EQ(quarry_malloc(&held, kFiller, 0, stream), QUARRY_OK);
+  ASSERT_EQ(quarry_malloc(&held, 1 << 20, 0, stream), QUARRY_OK);
+  void* filler = nullptr;
+  ASSERT_EQ(quarry_malloc(&filler, kFiller, 0, stream), QUARRY_OK);
+  ASSERT_EQ(quarry_free_checked(held), QUARRY_OK);
+  ASSERT_EQ(peek_allocator()->get_stats(0).value().parked_bytes, 65 << 20);
+
+  reset_counts();
+  const quarry_status status = quarry_malloc(&filler, kFiller, 0, stream);
+  const CallCounts counts = call_counts;
+  EXPECT_EQ(status, QUARRY_OK);
+  EXPECT_EQ(filler, held);
+  EXPECT_EQ(counts.mutex_locks, 0u);
+  EXPECT_EQ(driver_calls, 0u);
+}
+
 }  // namespace
 }  // namespace quarry
