@@ -77,6 +77,7 @@ bool ThreadMagazines::park_elsewhere(Block& block) noexcept QUARRY_NO_THREAD_SAF
     if ((owner.parking_threads.load(std::memory_order_relaxed) & thread_bit_) == 0) {
       owner.parking_threads.fetch_or(thread_bit_, std::memory_order_relaxed);
     }
+    if (size > kSmallMax) large_sets_ |= 1u << index;
     block.home = magazine->name;
     push(*magazine, block);
     counts_.give_back(block);
@@ -129,20 +130,18 @@ void ThreadMagazines::make_magazine(Set set, Bytes size, StreamHandle handle) no
   magazine.last_use = clock_;
   magazine.room = kBlocksMax;
   rename(magazine);
-  if (size > kSmallMax) large_sets_ |= 1u << get_set_index(size, handle);
 }
 
-// A large request that is not served from here may do with one of these: all go back first.
+// A large request that is not served from here may do with one of these: all go back first. The
+// new names send whatever parks there next through park_elsewhere, which notes the set again.
 void ThreadMagazines::empty_large() noexcept {
-  std::uint32_t still_large = 0;
-  for (std::uint32_t left = large_sets_; left != 0; left &= left - 1) {
-    for (Magazine& magazine : get_set(static_cast<std::size_t>(std::countr_zero(left)))) {
+  for (; large_sets_ != 0; large_sets_ &= large_sets_ - 1) {
+    for (Magazine& magazine : get_set(static_cast<std::size_t>(std::countr_zero(large_sets_)))) {
       if (magazine.size <= kSmallMax) continue;
       empty(magazine);
-      still_large |= left & -left;
+      rename(magazine);
     }
   }
-  large_sets_ = still_large;
 }
 
 void ThreadMagazines::empty(Magazine& magazine) noexcept {

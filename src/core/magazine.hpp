@@ -194,7 +194,8 @@ class alignas(64) ThreadMagazines {
   std::atomic<int> shares_{2};
   // These three the thread's own.
   std::uint32_t clock_ = kSightingAge;  // misses
-  std::uint32_t large_sets_ = 0;        // bit i: set i may have blocks of more than 1 MiB
+  // Bit i: set i may have blocks of more than 1 MiB, parked since the last large miss.
+  std::uint32_t large_sets_ = 0;
   std::array<std::array<Sighting, 2>, kSightings> sightings_{};
   std::int64_t room_bytes_ QUARRY_GUARDED_BY(lock_) = kThreadBytesMax;  // less what is parked
   std::uint64_t next_name_ QUARRY_GUARDED_BY(lock_) = 0;

@@ -102,6 +102,24 @@ TEST_F(ParkedStreamsTest, ALargeMissLeavesWhatOtherThreadsParkedOfTheirOwnStream
   EXPECT_EQ(parked(), 64_MiB);
 }
 
+// Whether the blocks were held at the last miss, or parked.
+TEST_F(ParkedStreamsTest, EveryLargeMissTakesBackAllLargeBlocksThatItsThreadParked) {
+  park(64_MiB, a_);
+  const Address held = s_.malloc(64_MiB, a_);
+  const Address parked_then = s_.malloc(64_MiB, a_);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(s_.free(parked_then), StatusCode::kOk);
+    ASSERT_EQ(parked(), 64_MiB);
+    ASSERT_NE(s_.malloc(80_MiB, a_), 0u);
+    EXPECT_EQ(parked(), 0u);
+    ASSERT_EQ(s_.malloc(64_MiB, a_), parked_then);
+  }
+  ASSERT_EQ(s_.free(held), StatusCode::kOk);
+  ASSERT_EQ(parked(), 64_MiB);
+  ASSERT_NE(s_.malloc(80_MiB, a_), 0u);
+  EXPECT_EQ(parked(), 0u);
+}
+
 TEST_F(ParkedStreamsTest, AMissLeavesWhatItsThreadParkedOfOtherStreams) {
   park(4096, b_);
   fill_segments(a_);
