@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Private pools, seen from all devices: which pool a request is for, and forwarding.
-#include <thread>
-
 #include "core/allocator.hpp"
 #include "core/device_allocator.hpp"
 #include "core/size_policy.hpp"
@@ -28,10 +26,10 @@ Result<Address> Allocator::allocate_routed(StreamRef stream, Bytes bytes, Bytes 
       if (!made.is_ok()) return made;
     }
     auto result = device.allocate(stream.handle, bytes, alignment, target.value.pool);
-    // Its pool was released meanwhile, and the route has ended with it, or is about to.
+    // Its pool was released meanwhile, perhaps with its graph, and so the route ends.
     const bool is_gone = !result.is_ok() && result.status().code() == StatusCode::kInvalidArgument;
     if (!is_gone) return result;
-    std::this_thread::yield();  // to the thread that ends it
+    router_.end_all(stream.device, target.value.pool, target.value.tenure);
   }
   if (alignment == kMinBlock) {
     ThreadMagazines* const magazines = find_thread_magazines(first_serial_ + stream.device);
@@ -73,7 +71,7 @@ Status Allocator::release_pool(DeviceId id, PoolId pool) noexcept {
   if (pool.is_default()) return refuse_default_pool();
   auto holders = device.value()->release_pool(pool);
   if (!holders.is_ok()) return std::move(holders).status();
-  if (holders.value() == 0) router_.end_all(id, pool);
+  if (holders.value().count == 0) router_.end_all(id, pool, holders.value().tenure);
   return Status::ok();
 }
 
@@ -83,13 +81,16 @@ Status Allocator::begin_pool(const Route& route) {
   if (route.pool.is_default()) return refuse_default_pool();
   const bool may_capture =
       route.kind == Route::Kind::kCapture || route.kind == Route::Kind::kFilter;
-  Status ready = device.value()->prepare_pool(route.pool, may_capture);
-  if (!ready.is_ok()) return ready;
-  if (Status begun = router_.begin(route); !begun.is_ok()) return begun;
+  auto tenure = device.value()->prepare_pool(route.pool, may_capture);
+  if (!tenure.is_ok()) return std::move(tenure).status();
+  if (Status begun = router_.begin(route, tenure.value()); !begun.is_ok()) return begun;
   // A release meanwhile has ended the routes that there were, and this one came after it.
-  Status is_there = device.value()->prepare_pool(route.pool, false);
-  if (!is_there.is_ok()) router_.end_all(route.device, route.pool);
-  return is_there;
+  auto now = device.value()->prepare_pool(route.pool, false);
+  if (now.is_ok() && now.value() == tenure.value()) return Status::ok();
+  router_.end_all(route.device, route.pool, tenure.value());
+  if (!now.is_ok()) return std::move(now).status();
+  return Status(StatusCode::kBusy,
+                "pool " + to_text(route.pool) + " was released and held again meanwhile");
 }
 
 Status Allocator::end_pool(DeviceId id, PoolId pool) {

@@ -22,13 +22,15 @@ Status describe_unknown_capture(DriverCode code) {
                 "the driver failed to say whether the stream captures: " + describe(code));
 }
 
-Status CaptureRouter::begin(const Route& route) {
+Status CaptureRouter::begin(const Route& route, std::uint64_t tenure) {
   const std::uint64_t self = get_thread_token();
   auto entry = std::make_shared<Entry>();
   entry->route = route;
   entry->route.stream = to_canonical(route.stream);
+  entry->tenure = tenure;
   entry->thread = self;
   MutexLock lock(mutex_);
+  erase_tenures(route.device, route.pool, tenure - 1);
   const bool is_begun = std::ranges::any_of(entries_, [&](const auto& other) {
     if (other->route.device != route.device || other->route.pool != route.pool) return false;
     const bool are_threads =
@@ -88,11 +90,15 @@ std::size_t CaptureRouter::erase_all(Predicate is_meant) {
   }
 }
 
-void CaptureRouter::end_all(DeviceId device, PoolId pool) {
-  MutexLock lock(mutex_);
+void CaptureRouter::erase_tenures(DeviceId device, PoolId pool, std::uint64_t last) {
   erase_all([&](const Entry& entry) {
-    return entry.route.device == device && entry.route.pool == pool;
+    return entry.route.device == device && entry.route.pool == pool && entry.tenure <= last;
   });
+}
+
+void CaptureRouter::end_all(DeviceId device, PoolId pool, std::uint64_t tenure) {
+  MutexLock lock(mutex_);
+  erase_tenures(device, pool, tenure);
 }
 
 std::size_t CaptureRouter::end_routes_of_thread() {
@@ -150,7 +156,7 @@ DriverResult<CaptureRouter::Target> CaptureRouter::find(StreamRef stream) {
   const auto capture = find_active_capture(driver_, stream);
   if (!capture.is_ok()) return capture.code;
   if (capture.value == CaptureId::kNone) return Target{};
-  return Target{PoolId{kGraphPools, static_cast<std::uint64_t>(capture.value)}, true};
+  return Target{PoolId{kGraphPools, static_cast<std::uint64_t>(capture.value)}, 0, true};
 }
 
 DriverResult<CaptureRouter::Target> CaptureRouter::find_route(StreamRef stream) {
@@ -163,7 +169,7 @@ DriverResult<CaptureRouter::Target> CaptureRouter::find_route(StreamRef stream) 
     if ((*entry)->route.device != stream.device) continue;
     const auto is_accepted = accepts(**entry, stream);
     if (!is_accepted.is_ok()) return is_accepted.code;
-    if (is_accepted.value) return Target{(*entry)->route.pool};
+    if (is_accepted.value) return Target{(*entry)->route.pool, (*entry)->tenure};
   }
   return Target{};
 }

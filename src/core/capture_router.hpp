@@ -51,15 +51,17 @@ class CaptureRouter {
       : driver_(driver), routing_(routing) {}
 
   // The newest route that accepts a request decides. kBusy if the same thread (kThread), or
-  // anybody (the others), has begun a route to this pool already.
-  Status begin(const Route& route);
+  // anybody (the others), has begun a route to this pool already. `tenure` is the pool's
+  // (MemPool): routes of earlier ones end.
+  Status begin(const Route& route, std::uint64_t tenure);
   // Ends the route to the pool that the calling thread has begun, if it has one of its own, else
   // that of anybody. Routes of one thread end in the opposite order of their beginning:
   // kInvalidArgument otherwise, and if there is none. Waits for calls of its filter that are under
   // way in other threads.
   Status end(DeviceId device, PoolId pool);
-  // All routes to the pool, whatever their order.
-  void end_all(DeviceId device, PoolId pool);
+  // All routes to the pool that are of this tenure or earlier ones, whatever their order. Waits as
+  // `end` does.
+  void end_all(DeviceId device, PoolId pool, std::uint64_t tenure);
 
   // The routes that the calling thread has begun for itself; how many. For the thread's end.
   std::size_t end_routes_of_thread();
@@ -71,6 +73,7 @@ class CaptureRouter {
 
   struct Target {
     PoolId pool;
+    std::uint64_t tenure = 0;   // that the route was begun in
     bool is_automatic = false;  // to be made for the graph, if it is not there yet
   };
   // The default pool: no route wants it. An error: whether one does is not known. Takes no lock
@@ -80,6 +83,7 @@ class CaptureRouter {
  private:
   struct Entry {
     Route route;
+    std::uint64_t tenure = 0;            // of its pool
     std::uint64_t thread = 0;            // that began it
     CaptureId capture{};                 // of kCapture: the one that it serves, once that is known
     std::vector<std::uint64_t> callers;  // threads inside the filter
@@ -94,6 +98,7 @@ class CaptureRouter {
   DriverResult<bool> accepts_by_capture(Entry& entry, StreamRef stream);
   bool is_innermost_of_thread(const Entry& entry) const QUARRY_REQUIRES(mutex_);
   void erase(Entries::iterator entry) QUARRY_REQUIRES(mutex_);
+  void erase_tenures(DeviceId device, PoolId pool, std::uint64_t last) QUARRY_REQUIRES(mutex_);
   template <class Predicate>
   std::size_t erase_all(Predicate is_meant) QUARRY_REQUIRES(mutex_);
 

@@ -37,6 +37,7 @@
 #include "core/pointer_map.hpp"
 #include "core/pool_checkpoint.hpp"
 #include "core/pool_options.hpp"
+#include "core/released.hpp"
 #include "core/request.hpp"
 #include "core/routing.hpp"
 #include "core/served_captures.hpp"
@@ -87,10 +88,9 @@ class DeviceAllocator {
   // none yet.
   Status make_graph_pool(PoolId id, StreamHandle stream) noexcept QUARRY_EXCLUDES(mutex_);
   Status hold_pool(PoolId id) QUARRY_EXCLUDES(mutex_);
-  // How many hold it still.
-  Result<int> release_pool(PoolId id) noexcept QUARRY_EXCLUDES(mutex_);
-  // Requests will be routed to the pool, perhaps of captures.
-  Status prepare_pool(PoolId id, bool may_capture) QUARRY_EXCLUDES(mutex_);
+  Result<PoolHolders> release_pool(PoolId id) noexcept QUARRY_EXCLUDES(mutex_);
+  // Requests will be routed to the pool, perhaps of captures; its tenure.
+  Result<std::uint64_t> prepare_pool(PoolId id, bool may_capture) QUARRY_EXCLUDES(mutex_);
   // Brings in what has become free.
   void settle() QUARRY_EXCLUDES(mutex_);
   Status trim_pool(PoolId id) noexcept QUARRY_EXCLUDES(mutex_);
@@ -129,15 +129,6 @@ class DeviceAllocator {
   std::size_t tear_down() QUARRY_EXCLUDES(mutex_);
 
  private:
-  // What came of giving segments back.
-  struct Released {
-    FreeGate::Entry gate = FreeGate::Entry::kEntered;  // else nothing was tried
-    DriverCode failure = DriverCode::kSuccess;         // the driver's first
-    bool is_done() const noexcept {
-      return gate == FreeGate::Entry::kEntered && failure == DriverCode::kSuccess;
-    }
-  };
-
   // Holds the mutex; after releasing it, logs what was noted meanwhile.
   class Section;
 
@@ -196,6 +187,7 @@ class DeviceAllocator {
   MemPool* find_pool(PoolId id) QUARRY_REQUIRES(mutex_);
   MemPool& make_pool(PoolId id, const PoolOptions& options) QUARRY_REQUIRES(mutex_);
   Result<MemPool*> require_pool(PoolId id) QUARRY_REQUIRES(mutex_);
+  void hold(MemPool& pool) QUARRY_REQUIRES(mutex_);
   int release(MemPool& pool) QUARRY_REQUIRES(mutex_);
   void release_pools_of_gone_graphs() QUARRY_REQUIRES(mutex_);
   void drop_pool_if_unused(MemPool& pool) QUARRY_REQUIRES(mutex_);
@@ -327,6 +319,7 @@ class DeviceAllocator {
 
   MemPool default_pool_ QUARRY_GUARDED_BY(mutex_);
   std::map<PoolId, std::unique_ptr<MemPool>> private_pools_ QUARRY_GUARDED_BY(mutex_);
+  std::uint64_t last_tenure_ QUARRY_GUARDED_BY(mutex_) = 0;
   StreamTable streams_ QUARRY_GUARDED_BY(mutex_);
   Fences fences_ QUARRY_GUARDED_BY(mutex_);
   ServedCaptures captures_ QUARRY_GUARDED_BY(mutex_);

@@ -28,6 +28,8 @@ struct MemPool {
   PoolOptions options;
   // The graphs and users that hold it. At 0 vacant segments go back, and with the last the pool.
   int use_count = 0;
+  // From a first hold to the last release; numbered by the device, each higher than those before.
+  std::uint64_t tenure = 0;
   int requests = 0;         // under way
   Bytes growing_bytes = 0;  // asked of the driver or the backend, not yet reserved
 

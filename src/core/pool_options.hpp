@@ -2,6 +2,7 @@
 // What the maker of a private pool may wish for, and what he is told of it. Plain values.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 
@@ -45,6 +46,12 @@ struct PoolChange {
   std::optional<bool> use_on_oom;
   std::optional<bool> no_split;  // of blocks that are handed out from now on
   std::optional<Bytes> limit_bytes;
+};
+
+// Who is left after a release.
+struct PoolHolders {
+  int count = 0;
+  std::uint64_t tenure = 0;  // MemPool::tenure; it is over with the last
 };
 
 // The figures of one pool; those of the device include them. Bytes of whole blocks.

@@ -28,7 +28,11 @@ Result<MemPool*> DeviceAllocator::require_pool(PoolId id) {
 void DeviceAllocator::retain_pool(PoolId id, const PoolOptions& options) {
   Section section(*this);
   MemPool* const pool = find_pool(id);
-  ++(pool != nullptr ? *pool : make_pool(id, options)).use_count;
+  hold(pool != nullptr ? *pool : make_pool(id, options));
+}
+
+void DeviceAllocator::hold(MemPool& pool) {
+  if (pool.use_count++ == 0) pool.tenure = ++last_tenure_;
 }
 
 MemPool& DeviceAllocator::make_pool(PoolId id, const PoolOptions& options) {
@@ -42,15 +46,16 @@ Status DeviceAllocator::hold_pool(PoolId id) {
   MutexLock lock(mutex_);
   auto pool = require_pool(id);
   if (!pool.is_ok()) return std::move(pool).status();
-  ++pool.value()->use_count;
+  hold(*pool.value());
   return Status::ok();
 }
 
-Result<int> DeviceAllocator::release_pool(PoolId id) noexcept {
+Result<PoolHolders> DeviceAllocator::release_pool(PoolId id) noexcept {
   Section section(*this);
   auto pool = require_pool(id);
   if (!pool.is_ok()) return std::move(pool).status();
-  const int holders = release(*pool.value());
+  PoolHolders holders{0, pool.value()->tenure};
+  holders.count = release(*pool.value());
   if (!is_driver_callback_thread()) return_finished();
   return holders;
 }
@@ -76,7 +81,7 @@ Status DeviceAllocator::make_graph_pool(PoolId id, StreamHandle stream) noexcept
                       describe(code) + "; begin a pool instead");
   }
   static_cast<void>(word.release());
-  make_pool(id, {}).use_count = 1;
+  hold(make_pool(id, {}));
   return Status::ok();
 }
 
@@ -87,14 +92,13 @@ void DeviceAllocator::release_pools_of_gone_graphs() {
   }
 }
 
-Status DeviceAllocator::prepare_pool(PoolId id, bool may_capture) {
+Result<std::uint64_t> DeviceAllocator::prepare_pool(PoolId id, bool may_capture) {
   Section section(*this);
+  settle_frees();  // first: the pool may go with its graph
   auto pool = require_pool(id);
   if (!pool.is_ok()) return std::move(pool).status();
-  if (!may_capture || is_driver_callback_thread()) return Status::ok();
-  settle_frees();
-  adopt_finished(*pool.value());
-  return Status::ok();
+  if (may_capture && !is_driver_callback_thread()) adopt_finished(*pool.value());
+  return pool.value()->tenure;
 }
 
 void DeviceAllocator::settle() {

@@ -38,7 +38,7 @@ Status DeviceAllocator::empty_cache() noexcept {
 
 // Those of the default pool and of released ones; where memory is short, also what other pools can
 // spare.
-DeviceAllocator::Released DeviceAllocator::release_vacant_segments(Need need) {
+Released DeviceAllocator::release_vacant_segments(Need need) {
   std::vector<Segment*> vacant;
   for_each_pool([&](const MemPool& pool) {
     const bool is_spare = pool.is_default() || pool.use_count == 0;
@@ -49,8 +49,7 @@ DeviceAllocator::Released DeviceAllocator::release_vacant_segments(Need need) {
 }
 
 // Segments that the driver took are erased, the others stay cached. Never waits for the gate.
-DeviceAllocator::Released DeviceAllocator::release_segments(
-    const std::vector<Segment*>& segments) {
+Released DeviceAllocator::release_segments(const std::vector<Segment*>& segments) {
   Released released;
   if (segments.empty()) return released;
   released.gate = free_gate_.try_enter();

@@ -129,6 +129,42 @@ TEST_F(GraphPoolsTest, APoolThatTheUserReleasesServesItsCaptureNoMore) {
   EXPECT_EQ(pool_count(), 0u);
 }
 
+// Whoever asks for the pool next finds that its graph is gone.
+TEST_F(GraphPoolsTest, APoolThatGoesWithItsGraphIsNotBegun) {
+  const StreamHandle side = s_.make_stream();
+  begin(side);
+  s_.free(s_.malloc(512, side));
+  const PoolId pool = s_.allocator().get_pool_reports(0).value().front().id;
+  s_.lose_capture(side);
+  EXPECT_EQ(s_.end_capture_of_driver(side), sim::GraphId::kNone);
+  const Route route{Route::Kind::kCapture, 0, pool, side, {}};
+  EXPECT_EQ(s_.allocator().begin_pool(route).code(), StatusCode::kInvalidArgument);
+}
+
+TEST_F(GraphPoolsTest, APoolWithoutMemoryThatGoesWithItsGraphIsNotBegun) {
+  const StreamHandle side = s_.make_stream();
+  begin(side);
+  EXPECT_EQ(s_.malloc(kUnlimited / 32, side), 0u);
+  const PoolId pool = s_.allocator().get_pool_reports(0).value().front().id;
+  EXPECT_EQ(s_.sim().destroy_graph(s_.end_capture_of_driver(side)), DriverCode::kSuccess);
+  const Route route{Route::Kind::kCapture, 0, pool, side, {}};
+  EXPECT_EQ(s_.allocator().begin_pool(route).code(), StatusCode::kInvalidArgument);
+}
+
+// Nobody releases it by a call, which would end its routes.
+TEST_F(GraphPoolsTest, ARouteToAPoolWhoseGraphIsGoneServesNobody) {
+  const StreamHandle side = s_.make_stream();
+  begin(side);
+  const Address block = s_.malloc(512, side);
+  const PoolId pool = s_.allocator().get_pool_reports(0).value().front().id;
+  const auto graph = s_.end_capture_of_driver(side);
+  ASSERT_TRUE(s_.allocator().begin_pool({Route::Kind::kThread, 0, pool, {}, {}}).is_ok());
+  ASSERT_EQ(s_.sim().destroy_graph(graph), DriverCode::kSuccess);
+  EXPECT_NE(s_.malloc(512), 0u);
+  EXPECT_EQ(s_.allocator().end_pool(0, pool).code(), StatusCode::kInvalidArgument);
+  s_.free(block);
+}
+
 TEST_F(GraphPoolsTest, AGraphMayOutliveTheAllocator) {
   SimDriver sim;
   Config config;

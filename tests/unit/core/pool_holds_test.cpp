@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who holds a pool, and what its last release ends: orders of calls that several threads, or
+// functions of the user's, can make.
+#include <utility>
+
+#include "tests/support/capture_scenario.hpp"
+
+namespace quarry::test {
+namespace {
+
+constexpr PoolId kP{0, 1};
+
+// Functions over the simulated device, and what is done when they are no longer needed.
+PoolOptions make_functions(SimDriver& sim, std::function<void()> on_unused) {
+  PoolOptions options;
+  options.backend = {[&sim](Bytes bytes, StreamRef) { return sim.allocate(0, bytes).value; },
+                     [&sim](Address address, Bytes, StreamRef) {
+                       EXPECT_EQ(sim.free(0, address), DriverCode::kSuccess);
+                     },
+                     std::move(on_unused)};
+  return options;
+}
+
+class PoolHoldsTest : public testing::Test {
+ protected:
+  Status begin_for_thread() {
+    return s_.allocator().begin_pool({Route::Kind::kThread, 0, kP, {}, {}});
+  }
+  CaptureScenario s_;
+};
+
+// Otherwise a capture that the new route is for gets memory of the default pool.
+TEST_F(PoolHoldsTest, AReleaseLeavesTheRoutesOfAPoolThatWasMadeMeanwhile) {
+  s_.retain_pool(kP, make_functions(s_.sim(), [&] {
+                   s_.retain_pool(kP);
+                   EXPECT_TRUE(begin_for_thread().is_ok());
+                 }));
+  s_.release_pool(kP);
+  EXPECT_NE(s_.malloc(512), 0u);
+  EXPECT_EQ(s_.pool(kP).stats.allocations.current, 1);
+  EXPECT_TRUE(s_.allocator().end_pool(0, kP).is_ok());
+}
+
+}  // namespace
+}  // namespace quarry::test
