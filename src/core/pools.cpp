@@ -241,10 +241,14 @@ DriverResult<Address> DeviceAllocator::obtain_from_backend(const Request& reques
   call([&] { address = backend.allocate(bytes, stream); });
   if (address == 0) return DriverCode::kOutOfMemory;
   const bool is_ours = overlaps_segment(address, bytes);
-  if (is_aligned(address, kMinBlock) && !is_ours) return address;
+  const bool has_end = address < address + bytes;  // there is no address behind the last
+  if (is_aligned(address, kMinBlock) && has_end && !is_ours) return address;
   note("event=pool_backend_failed pool=\"" + to_text(request.pool->id) +
        "\" cause=\"it returned " + format_address(address) +
-       (is_ours ? ", which is in use" : ", not a multiple of 512") + "\"");
+       (is_ours   ? ", which is in use"
+        : has_end ? ", not a multiple of 512"
+                  : ", where so much cannot be") +
+       "\"");
   // What is in use already is the backend's own mistake; freeing it would take it from its holder.
   if (!is_ours) call([&] { backend.free(address, bytes, stream); });
   return DriverCode::kOutOfMemory;

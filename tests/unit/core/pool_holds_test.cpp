@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who holds a pool, and what its last release ends: orders of calls that several threads, or
 // functions of the user's, can make.
+#include <limits>
 #include <utility>
 
 #include "tests/support/capture_scenario.hpp"
@@ -39,6 +40,19 @@ TEST_F(PoolHoldsTest, AReleaseLeavesTheRoutesOfAPoolThatWasMadeMeanwhile) {
   EXPECT_NE(s_.malloc(512), 0u);
   EXPECT_EQ(s_.pool(kP).stats.allocations.current, 1);
   EXPECT_TRUE(s_.allocator().end_pool(0, kP).is_ok());
+}
+
+// No segment can end behind the last address.
+TEST_F(PoolHoldsTest, AFunctionThatReturnsTheEndOfAllAddressesHasNoMore) {
+  const Address last = std::numeric_limits<Address>::max() - 511;
+  Address freed = 0;
+  PoolOptions options;
+  options.backend = {[&](Bytes, StreamRef) { return last; },
+                     [&](Address address, Bytes, StreamRef) { freed = address; }, nullptr};
+  s_.retain_pool(kP, options);
+  const auto block = s_.allocator().allocate_in_pool({0, kS0}, 512, 512, kP);
+  EXPECT_EQ(block.code(), StatusCode::kOutOfMemory);
+  EXPECT_EQ(freed, last);
 }
 
 }  // namespace
