@@ -261,7 +261,8 @@ bool DeviceAllocator::overlaps_segment(Address address, Bytes bytes) const {
 }
 
 // Released pools with a backend do not wait for memory to become short: their maker waits for the
-// last call. Whoever frees the last block makes it.
+// last call. Whoever frees the last block makes it; where the free gate is shut, the next that
+// calls when it is open.
 void DeviceAllocator::return_finished() {
   while (std::exchange(has_finished_backends_, false)) {
     std::vector<Segment*> vacant;
@@ -269,7 +270,9 @@ void DeviceAllocator::return_finished() {
       const bool is_finished = pool->use_count == 0 && pool->options.backend.is_set();
       if (is_finished) list_vacant(*pool, vacant);
     }
-    if (!vacant.empty()) static_cast<void>(release_segments(vacant));
+    if (release_segments(vacant).gate == FreeGate::Entry::kEntered) continue;
+    has_finished_backends_ = true;
+    return;
   }
 }
 

@@ -42,6 +42,22 @@ TEST_F(PoolHoldsTest, AReleaseLeavesTheRoutesOfAPoolThatWasMadeMeanwhile) {
   EXPECT_TRUE(s_.allocator().end_pool(0, kP).is_ok());
 }
 
+// The gate is held when the last block comes back.
+TEST_F(PoolHoldsTest, FunctionsThatTheGateKeptFromReturningAreDoneLater) {
+  int unused = 0;
+  s_.retain_pool(kP, make_functions(s_.sim(), [&] { ++unused; }));
+  const Address block = s_.malloc_in_pool(512, kS0, kP);
+  s_.release_pool(kP);
+  s_.allocator().free_gate().lock();
+  s_.free(block);
+  EXPECT_EQ(unused, 0);
+  EXPECT_NE(s_.malloc(512), 0u);
+  EXPECT_TRUE(s_.allocator().free_gate().unlock());
+  EXPECT_EQ(unused, 0);
+  EXPECT_NE(s_.malloc(4_MiB), 0u);
+  EXPECT_EQ(unused, 1);
+}
+
 // No segment can end behind the last address.
 TEST_F(PoolHoldsTest, AFunctionThatReturnsTheEndOfAllAddressesHasNoMore) {
   const Address last = std::numeric_limits<Address>::max() - 511;
