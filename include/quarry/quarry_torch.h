@@ -71,7 +71,9 @@ QUARRY_API void quarry_torch_release_pool(int device, quarry_torch_pool_id pool)
 // own allocator.
 //
 // What torch.cuda.MemPool needs beyond the hooks, for libquarry_torch.so. retain makes the pool,
-// with the options, or holds it once more and leaves it as it is. use_count: 0 if there is none.
+// with the options, or holds it once more and leaves it as it is. One that was released and has
+// memory still becomes as the options say; if they, or those of before, have functions, both
+// retain and begin throw until that memory is gone. use_count: 0 if there is none.
 // set_use_on_oom and set_no_split: see the flags of quarry_pool.h. trim: quarry_pool_trim of that
 // pool on every device that has it, and like set_use_on_oom to 0 in destructors: both log a
 // failure.

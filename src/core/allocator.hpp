@@ -104,9 +104,10 @@ class Allocator {
   Status empty_cache(DeviceId device);
 
   // Private pools (docs/pools.md), each of one device. Retain makes the pool or holds it once
-  // more; the options are those of whoever made it. The last release ends its routes, and its
-  // memory goes back as soon as its blocks are freed. kInvalidArgument for a pool that there is
-  // not.
+  // more; the options are those of whoever was the first to hold it. The last release ends its
+  // routes, and its memory goes back as soon as its blocks are freed. kInvalidArgument for a pool
+  // that there is not. kBusy from retain: released, not gone yet, and functions of the user's are
+  // in the old options or the new.
   Status retain_pool(DeviceId device, PoolId pool, const PoolOptions& options = {});
   // Holds a pool that there is once more.
   Status hold_pool(DeviceId device, PoolId pool);

@@ -54,8 +54,7 @@ Status Allocator::retain_pool(DeviceId id, PoolId pool, const PoolOptions& optio
   auto device = find_device(id);
   if (!device.is_ok()) return std::move(device).status();
   if (pool.is_default()) return refuse_default_pool();
-  device.value()->retain_pool(pool, options);
-  return Status::ok();
+  return device.value()->retain_pool(pool, options);
 }
 
 Status Allocator::hold_pool(DeviceId id, PoolId pool) {

@@ -81,9 +81,8 @@ class DeviceAllocator {
   void retire_thread_streams() noexcept QUARRY_EXCLUDES(mutex_);
   Status empty_cache() noexcept QUARRY_EXCLUDES(mutex_);
 
-  // Private pools, pools.cpp. The first retain makes the pool, with `options`; later ones leave
-  // them.
-  void retain_pool(PoolId id, const PoolOptions& options) QUARRY_EXCLUDES(mutex_);
+  // Private pools, pools.cpp.
+  Status retain_pool(PoolId id, const PoolOptions& options) QUARRY_EXCLUDES(mutex_);
   // A pool for the graph that the stream's capture makes, held until that is gone; if there is
   // none yet.
   Status make_graph_pool(PoolId id, StreamHandle stream) noexcept QUARRY_EXCLUDES(mutex_);

@@ -27,6 +27,7 @@ struct SegmentBackend {
   std::function<void()> on_unused;
 
   bool is_set() const noexcept { return allocate != nullptr; }
+  bool has_any() const noexcept { return is_set() || on_unused != nullptr; }
 };
 
 struct PoolOptions {

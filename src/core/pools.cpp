@@ -25,10 +25,21 @@ Result<MemPool*> DeviceAllocator::require_pool(PoolId id) {
                     (pool == nullptr ? " does not exist" : " was released"));
 }
 
-void DeviceAllocator::retain_pool(PoolId id, const PoolOptions& options) {
+Status DeviceAllocator::retain_pool(PoolId id, const PoolOptions& options) {
   Section section(*this);
   MemPool* const pool = find_pool(id);
+  if (pool != nullptr && pool->use_count == 0) {
+    // Functions are told once that they are unused, and each segment goes back to where it is of.
+    if (pool->options.backend.has_any() || options.backend.has_any()) {
+      return Status(StatusCode::kBusy,
+                    "pool " + to_text(id) +
+                        " was released and has memory still; with functions of its own it can be "
+                        "held again only when that is gone");
+    }
+    pool->options = options;
+  }
   hold(pool != nullptr ? *pool : make_pool(id, options));
+  return Status::ok();
 }
 
 void DeviceAllocator::hold(MemPool& pool) {

@@ -130,11 +130,14 @@ void give_back_at_once(State& state, const Before& before, Address address) {
 void RetainPool::perform(State& state) const {
   UserPool& known = state.pools().at(pool);
   const bool exists = find_report(state, known).has_value();
-  state.pools().retain(known, *this, exists);
+  PoolOptions refused;  // the functions are never called
+  refused.backend.on_unused = [&state] { state.fail("unused functions were said to be unused"); };
+  const StatusCode expected = state.pools().retain(known, *this, exists);
+  const PoolOptions& options = expected == StatusCode::kOk ? known.options : refused;
   const Caller as = state.choose_caller(caller);
   const Status status = state.call_as(
-      as, [&] { return state.allocator().retain_pool(known.device, known.id, known.options); });
-  expect_code(state, "retain_pool", status.code(), StatusCode::kOk);
+      as, [&] { return state.allocator().retain_pool(known.device, known.id, options); });
+  expect_code(state, "retain_pool", status.code(), expected);
   state.touch_pools();
 }
 

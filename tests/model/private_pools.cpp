@@ -14,6 +14,15 @@ std::string describe(const UserPool& pool, const char* figure, std::int64_t is,
          ", should be " + std::to_string(should_be);
 }
 
+PoolOptions make_options(const RetainPool& wishes) {
+  PoolOptions options;
+  options.use_on_oom = wishes.use_on_oom;
+  options.no_split = wishes.no_split;
+  options.no_recycle = wishes.no_recycle;
+  if (wishes.limit_mib > 0) options.limit_bytes = static_cast<Bytes>(wishes.limit_mib) << 20;
+  return options;
+}
+
 }  // namespace
 
 PrivatePools::PrivatePools(State& state, int device_count)
@@ -36,11 +45,15 @@ UserPool& PrivatePools::at(int number) {
 
 // --- Life --------------------------------------------------------------------------------------
 
-void PrivatePools::retain(UserPool& pool, const RetainPool& wishes, bool exists) {
+StatusCode PrivatePools::retain(UserPool& pool, const RetainPool& wishes, bool exists) {
   has_any_ = true;
-  pool.has_unknown_segments |= exists && pool.use_count == 0;
+  const bool is_again = exists && pool.use_count == 0;
+  const bool has_functions = pool.functions != nullptr || wishes.source != PoolSource::kDriver;
+  if (is_again && has_functions) return StatusCode::kBusy;
+  pool.has_unknown_segments |= is_again;
   ++pool.use_count;
-  if (exists) return;
+  if (is_again) pool.options = make_options(wishes);
+  if (exists) return StatusCode::kOk;
   UserPool made;
   made.device = pool.device;
   made.id = pool.id;
@@ -49,14 +62,12 @@ void PrivatePools::retain(UserPool& pool, const RetainPool& wishes, bool exists)
   made.replay = pool.replay;  // what was launched there may run still
   made.outside_users = pool.outside_users;
   pool = std::move(made);
-  pool.options.use_on_oom = wishes.use_on_oom;
-  pool.options.no_split = wishes.no_split;
-  pool.options.no_recycle = wishes.no_recycle;
-  if (wishes.limit_mib > 0) pool.options.limit_bytes = static_cast<Bytes>(wishes.limit_mib) << 20;
-  if (wishes.source == PoolSource::kDriver) return;
+  pool.options = make_options(wishes);
+  if (wishes.source == PoolSource::kDriver) return StatusCode::kOk;
   const bool is_moody = wishes.source == PoolSource::kMoodyFunctions;
   pool.functions = std::make_shared<SegmentFunctions>(state_, pool.device, is_moody);
   pool.options.backend = pool.functions->make_backend();
+  return StatusCode::kOk;
 }
 
 void PrivatePools::release(int number) {

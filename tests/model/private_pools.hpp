@@ -67,7 +67,8 @@ class PrivatePools {
   // Whether any of them is held or may be there still.
   bool has_any() const { return has_any_; }
 
-  void retain(UserPool& pool, const RetainPool& wishes, bool exists);
+  // What the allocator must answer.
+  StatusCode retain(UserPool& pool, const RetainPool& wishes, bool exists);
   void release(int pool);
   void add(int pool, const UserBlock& block, Address segment, Bytes segment_bytes);
   void remove(const UserBlock& block);

@@ -42,6 +42,41 @@ TEST_F(PoolHoldsTest, AReleaseLeavesTheRoutesOfAPoolThatWasMadeMeanwhile) {
   EXPECT_TRUE(s_.allocator().end_pool(0, kP).is_ok());
 }
 
+TEST_F(PoolHoldsTest, APoolThatIsHeldAgainIsAsItIsWishedForNow) {
+  PoolOptions first;
+  first.limit_bytes = 20_MiB;
+  first.no_split = true;
+  s_.retain_pool(kP, first);
+  const Address kept = s_.malloc_in_pool(8_MiB, kS0, kP);
+  s_.release_pool(kP);
+  PoolOptions second;
+  second.limit_bytes = 100_MiB;
+  s_.retain_pool(kP, second);
+  EXPECT_EQ(s_.pool(kP).limit_bytes, 100_MiB);
+  s_.retain_pool(kP, first);  // while others hold it, as they wished
+  EXPECT_EQ(s_.pool(kP).limit_bytes, 100_MiB);
+  const Address part = s_.malloc_in_pool(2_MiB, kS0, kP);
+  EXPECT_EQ(s_.pool(kP).stats.allocated_bytes.current, 20'971'520 + 2'097'152);
+  s_.free(part);
+  s_.free(kept);
+}
+
+TEST_F(PoolHoldsTest, APoolOfFunctionsIsNotHeldAgainBeforeItIsGone) {
+  int unused = 0;
+  s_.retain_pool(kP, make_functions(s_.sim(), [&] { ++unused; }));
+  const Address kept = s_.malloc_in_pool(512, kS0, kP);
+  s_.release_pool(kP);
+  EXPECT_EQ(s_.allocator().retain_pool(0, kP).code(), StatusCode::kBusy);
+  s_.free(kept);
+  EXPECT_EQ(unused, 1);
+  s_.retain_pool(kP);
+  const Address plain = s_.malloc_in_pool(512, kS0, kP);
+  s_.release_pool(kP);
+  const PoolOptions functions = make_functions(s_.sim(), nullptr);
+  EXPECT_EQ(s_.allocator().retain_pool(0, kP, functions).code(), StatusCode::kBusy);
+  s_.free(plain);
+}
+
 // The gate is held when the last block comes back.
 TEST_F(PoolHoldsTest, FunctionsThatTheGateKeptFromReturningAreDoneLater) {
   int unused = 0;
