@@ -8,8 +8,9 @@
 //   captures gave back before (whoever shares a pool between graphs promises not to run them at
 //   once), from memory of the pool that is idle, or fresh from the driver.
 // - What a capture was given stays with the pool's captures until the pool is released. Freed
-//   inside its capture, a block is free at once for that stream's captures, unless other streams
-//   use it: then when the capture has ended, or comes after those uses (capture_order.hpp). Freed
+//   inside its capture, a block is free at once for that stream's captures (for others' when that
+//   stream captures no more), unless other streams use it: then when the capture has ended, or
+//   comes after those uses (capture_order.hpp). Freed
 //   later, when work outside of captures may have used it too, once the host has seen that done.
 //
 // Whether a stream captures, and in which capture it is, the driver is asked; that a pool is begun
@@ -43,6 +44,16 @@ Status DeviceAllocator::enter_capture(Request& request) {
 void DeviceAllocator::adopt_captured_idle(MemPool& pool) {
   if (pool.captured_streams.size() != 1) return;
   change_owner_of_free(pool, *pool.captured_idle, *pool.captured_streams.front());
+}
+
+// What other streams' captures gave back becomes anyone's, if those have ended: two streams of one
+// capture run at once. A capture of another thread's per-thread default stream may go on unseen.
+void DeviceAllocator::adopt_ended_captures(const Request& request) {
+  MemPool& pool = *request.pool;
+  for (const Stream* captured : pool.captured_streams) {
+    if (captured != request.stream && !captures_.may_be_in_capture(*captured->base))
+      change_owner_of_free(pool, *captured, *pool.captured_idle);
+  }
 }
 
 Stream& DeviceAllocator::get_captured_stream(MemPool& pool, Stream& stream) {

@@ -208,6 +208,7 @@ class DeviceAllocator {
   Status enter_capture(Request& request) QUARRY_REQUIRES(mutex_);
   Stream& get_captured_stream(MemPool& pool, Stream& stream) QUARRY_REQUIRES(mutex_);
   void adopt_captured_idle(MemPool& pool) QUARRY_REQUIRES(mutex_);
+  void adopt_ended_captures(const Request& request) QUARRY_REQUIRES(mutex_);
   void end_captured_stream(MemPool& pool, const Stream& drained) QUARRY_REQUIRES(mutex_);
   void guard_captured(Block& block) QUARRY_REQUIRES(mutex_);
   bool is_in_capture(const ForeignUse& use) QUARRY_REQUIRES(mutex_);

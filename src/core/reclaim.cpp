@@ -25,6 +25,7 @@ Result<Block*> DeviceAllocator::reclaim(const Request& request) {
   }
   if (request.is_captured()) {
     adopt_finished(*request.pool);
+    adopt_ended_captures(request);
     if (Block* block = find_fitting(request)) return block;
   }
   Result<Block*> result = climb(request);

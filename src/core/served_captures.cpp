@@ -26,6 +26,13 @@ bool ServedCaptures::is_in(const Stream& stream, CaptureId capture) const noexce
   return found.is_ok() && found.value == capture;
 }
 
+bool ServedCaptures::may_be_in_capture(const Stream& stream) const noexcept {
+  if (!stream.is_live()) return false;
+  if (!can_ask(stream)) return true;
+  const auto status = driver_.get_capture_status(stream.ref);
+  return !status.is_ok() || status.value != CaptureStatus::kNone;
+}
+
 bool ServedCaptures::is_any_of(PoolId pool) const noexcept {
   return std::ranges::any_of(captures_, [&](const auto& capture) { return capture.pool == pool; });
 }

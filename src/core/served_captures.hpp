@@ -34,6 +34,8 @@ class ServedCaptures {
   }
   // False also where it is not known.
   bool is_in(const Stream& stream, CaptureId capture) const noexcept;
+  // One that was lost but not ended counts. True also where it is not known.
+  bool may_be_in_capture(const Stream& stream) const noexcept;
   // A request of the stream, in that capture, is served from the pool.
   void note(Stream& stream, CaptureId id, PoolId pool);
   bool is_any() const noexcept { return !captures_.empty(); }

@@ -64,6 +64,74 @@ TEST_F(UnknownCaptureTest, ACaptureHasNotEnded) {
   EXPECT_NE(s_.end_capture(side_, kP), sim::GraphId::kNone);
 }
 
+// What one stream's captures gave back is for those of all when they have ended.
+class SeveralStreamsTest : public testing::Test {
+ protected:
+  SeveralStreamsTest() : s_(40_MiB) { s_.retain_pool(kP); }
+  sim::GraphId capture_one(StreamHandle stream) {
+    s_.begin_capture(stream, kP);
+    const Address block = s_.malloc(32_MiB, stream);
+    EXPECT_NE(block, 0u);
+    if (block != 0) s_.free(block);
+    return s_.end_capture(stream, kP);
+  }
+  CaptureScenario s_;
+  const StreamHandle first_ = s_.make_stream();
+  const StreamHandle second_ = s_.make_stream();
+};
+
+TEST_F(SeveralStreamsTest, OneAfterTheOtherShareAPool) {
+  EXPECT_NE(capture_one(first_), sim::GraphId::kNone);
+  EXPECT_NE(capture_one(second_), sim::GraphId::kNone);
+  EXPECT_NE(capture_one(first_), sim::GraphId::kNone);
+}
+
+TEST_F(SeveralStreamsTest, AnOutputThatIsFreedOutsideIsForBoth) {
+  s_.begin_capture(first_, kP);
+  const Address output = s_.malloc(32_MiB, first_);
+  EXPECT_NE(s_.end_capture(first_, kP), sim::GraphId::kNone);
+  s_.free(output);
+  s_.begin_capture(first_, kP);  // one stream alone: it is that one's now
+  EXPECT_NE(s_.malloc(512, first_), 0u);
+  EXPECT_NE(s_.end_capture(first_, kP), sim::GraphId::kNone);
+  EXPECT_NE(capture_one(second_), sim::GraphId::kNone);
+}
+
+// Two streams of one capture run at once.
+TEST_F(SeveralStreamsTest, WhatAStreamOfTheSameCaptureFreedIsNotForTheOther) {
+  s_.begin_capture(first_, kP);
+  s_.free(s_.malloc(32_MiB, first_));
+  s_.fork(first_, second_);
+  EXPECT_EQ(s_.malloc(32_MiB, second_), 0u);
+  EXPECT_EQ(s_.last_code(), StatusCode::kOutOfMemory);
+  s_.fork(second_, first_);
+  EXPECT_NE(s_.end_capture(first_, kP), sim::GraphId::kNone);
+}
+
+TEST_F(SeveralStreamsTest, WhatACaptureUnderWayFreedIsNotForAnother) {
+  s_.begin_capture(first_, kP, CaptureMode::kRelaxed);
+  const Address block = s_.malloc(32_MiB, first_);
+  EXPECT_TRUE(s_.allocator().end_pool(0, kP).is_ok());
+  s_.free(block);
+  s_.begin_capture(second_, kP, CaptureMode::kRelaxed);
+  EXPECT_EQ(s_.malloc(32_MiB, second_), 0u);
+  EXPECT_NE(s_.end_capture_of_driver(first_), sim::GraphId::kNone);
+  EXPECT_NE(s_.malloc(32_MiB, second_), 0u);
+  EXPECT_NE(s_.end_capture(second_, kP), sim::GraphId::kNone);
+}
+
+TEST_F(SeveralStreamsTest, WhatALostCaptureFreedIsForAnotherWhenItHasEnded) {
+  s_.begin_capture(first_, kP, CaptureMode::kRelaxed);
+  s_.free(s_.malloc(32_MiB, first_));
+  EXPECT_TRUE(s_.allocator().end_pool(0, kP).is_ok());
+  s_.lose_capture(first_);
+  s_.begin_capture(second_, kP, CaptureMode::kRelaxed);
+  EXPECT_EQ(s_.malloc(32_MiB, second_), 0u);
+  EXPECT_EQ(s_.end_capture_of_driver(first_), sim::GraphId::kNone);
+  EXPECT_NE(s_.malloc(32_MiB, second_), 0u);
+  EXPECT_NE(s_.end_capture(second_, kP), sim::GraphId::kNone);
+}
+
 // What a pool lends may have to be waited for, as the default pool's own memory.
 TEST(LendingTest, ABlockThatIsStillInUseIsWaitedForBeforeMemoryIsOut) {
   CaptureScenario s(40_MiB);
