@@ -54,7 +54,7 @@ Result<std::unique_ptr<Allocator>> Allocator::create(Driver& driver, const Confi
     allocator->devices_.push_back(
         std::make_unique<DeviceAllocator>(shared, device, properties.value, config));
   }
-  allocator->router_.set_automatic(config.automatic_graph_pools);
+  if (config.automatic_graph_pools) allocator->router_.set_automatic(AutomaticPools::kForEach);
   return allocator;
 }
 
@@ -219,7 +219,15 @@ void Allocator::configure(const Config& config) {
   if (!check_alive().is_ok()) return;
   for (const auto& device : devices_)
     device->configure(config);
-  router_.set_automatic(config.automatic_graph_pools);
+  if (config.automatic_graph_pools) {
+    router_.set_automatic(AutomaticPools::kForEach);
+    return;
+  }
+  // A graph goes on using what its capture was given: none of it may be the default pool's.
+  router_.set_automatic(AutomaticPools::kThatThereAre);
+  const bool is_any = std::ranges::any_of(
+      devices_, [](const auto& device) { return device->has_captures_of_graph_pools(); });
+  if (!is_any) router_.set_automatic(AutomaticPools::kNone);
 }
 
 Config Allocator::get_config() const {

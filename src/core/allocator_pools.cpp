@@ -21,9 +21,11 @@ Result<Address> Allocator::allocate_routed(StreamRef stream, Bytes bytes, Bytes 
     const auto target = router_.find(stream);
     if (!target.is_ok()) return describe_unknown_capture(target.code);
     if (target.value.pool.is_default()) break;
-    if (target.value.is_automatic) {
-      Status made = device.make_graph_pool(target.value.pool, stream.handle);
-      if (!made.is_ok()) return made;
+    if (target.value.automatic != AutomaticPools::kNone) {
+      const bool may_make = target.value.automatic == AutomaticPools::kForEach;
+      auto is_there = device.make_graph_pool(target.value.pool, stream.handle, may_make);
+      if (!is_there.is_ok()) return std::move(is_there).status();
+      if (!is_there.value()) break;
     }
     auto result = device.allocate(stream.handle, bytes, alignment, target.value.pool);
     // Its pool was released meanwhile, perhaps with its graph, and so the route ends.

@@ -135,16 +135,17 @@ void CaptureRouter::erase(Entries::iterator place) {
     call_ended_.wait(mutex_);
 }
 
-void CaptureRouter::set_automatic(bool is_automatic) {
+void CaptureRouter::set_automatic(AutomaticPools automatic) {
   MutexLock lock(mutex_);
-  is_automatic_.store(is_automatic, std::memory_order_relaxed);
+  automatic_.store(automatic, std::memory_order_relaxed);
   update_routing();
 }
 
 void CaptureRouter::update_routing() {
   has_routes_.store(!entries_.empty(), std::memory_order_relaxed);
-  routing_.set_to(RoutingReason::kPools,
-                  !entries_.empty() || is_automatic_.load(std::memory_order_relaxed));
+  routing_.set_to(
+      RoutingReason::kPools,
+      !entries_.empty() || automatic_.load(std::memory_order_relaxed) != AutomaticPools::kNone);
 }
 
 DriverResult<CaptureRouter::Target> CaptureRouter::find(StreamRef stream) {
@@ -152,11 +153,12 @@ DriverResult<CaptureRouter::Target> CaptureRouter::find(StreamRef stream) {
     const auto route = find_route(stream);
     if (!route.is_ok() || !route.value.pool.is_default()) return route;
   }
-  if (!is_automatic_.load(std::memory_order_relaxed)) return Target{};
+  const AutomaticPools automatic = automatic_.load(std::memory_order_relaxed);
+  if (automatic == AutomaticPools::kNone) return Target{};
   const auto capture = find_active_capture(driver_, stream);
   if (!capture.is_ok()) return capture.code;
   if (capture.value == CaptureId::kNone) return Target{};
-  return Target{PoolId{kGraphPools, static_cast<std::uint64_t>(capture.value)}, 0, true};
+  return Target{PoolId{kGraphPools, static_cast<std::uint64_t>(capture.value)}, 0, automatic};
 }
 
 DriverResult<CaptureRouter::Target> CaptureRouter::find_route(StreamRef stream) {

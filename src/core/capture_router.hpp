@@ -38,6 +38,13 @@ struct Route {
   StreamFilter filter;
 };
 
+// Whether captures that no route accepts have a pool of their own.
+enum class AutomaticPools {
+  kNone,
+  kThatThereAre,  // one that has been served from its pool goes on so
+  kForEach,
+};
+
 // The number of the capture that the stream is in and that was not lost. In a driver callback,
 // which may not ask, none: its requests are for work outside of captures. An error: not known.
 DriverResult<CaptureId> find_active_capture(Driver& driver, StreamRef stream) noexcept;
@@ -68,13 +75,14 @@ class CaptureRouter {
   // The stream is gone: so are routes that name it.
   void forget_stream(StreamRef stream);
 
-  // Captures that no route accepts have a pool of their own.
-  void set_automatic(bool is_automatic);
+  void set_automatic(AutomaticPools automatic);
 
   struct Target {
     PoolId pool;
-    std::uint64_t tenure = 0;   // that the route was begun in
-    bool is_automatic = false;  // to be made for the graph, if it is not there yet
+    std::uint64_t tenure = 0;  // that the route was begun in
+    // If the pool is not there it is to be made for the graph (kForEach), or none wants the
+    // request.
+    AutomaticPools automatic = AutomaticPools::kNone;
   };
   // The default pool: no route wants it. An error: whether one does is not known. Takes no lock
   // while there are no routes.
@@ -105,7 +113,7 @@ class CaptureRouter {
   Driver& driver_;
   RoutingWord& routing_;
   Mutex mutex_{LockRank::kAllocator};
-  std::atomic<bool> is_automatic_{false};
+  std::atomic<AutomaticPools> automatic_{AutomaticPools::kNone};
   std::atomic<bool> has_routes_{false};
   std::condition_variable_any call_ended_;
   // In order of beginning. Entries are shared with the calls that look at them.

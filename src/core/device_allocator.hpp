@@ -84,8 +84,11 @@ class DeviceAllocator {
   // Private pools, pools.cpp.
   Status retain_pool(PoolId id, const PoolOptions& options) QUARRY_EXCLUDES(mutex_);
   // A pool for the graph that the stream's capture makes, held until that is gone; if there is
-  // none yet.
-  Status make_graph_pool(PoolId id, StreamHandle stream) noexcept QUARRY_EXCLUDES(mutex_);
+  // none yet, and it may be made. Whether there is one.
+  Result<bool> make_graph_pool(PoolId id, StreamHandle stream, bool may_make) noexcept
+      QUARRY_EXCLUDES(mutex_);
+  // Whether captures may be under way that are served from such pools.
+  bool has_captures_of_graph_pools() QUARRY_EXCLUDES(mutex_);
   Status hold_pool(PoolId id) QUARRY_EXCLUDES(mutex_);
   Result<PoolHolders> release_pool(PoolId id) noexcept QUARRY_EXCLUDES(mutex_);
   // Requests will be routed to the pool, perhaps of captures; its tenure.

@@ -4,6 +4,7 @@
 // A pool lives from the first retain to the last release, and after that until its last block is
 // freed and its last segment has gone back. Nobody is served from a released pool, but its blocks
 // stay valid: a graph's output may outlive the graph.
+#include <algorithm>
 #include <utility>
 
 #include "core/device_allocator.hpp"
@@ -79,10 +80,16 @@ int DeviceAllocator::release(MemPool& pool) {
   return 0;
 }
 
-Status DeviceAllocator::make_graph_pool(PoolId id, StreamHandle stream) noexcept {
+Result<bool> DeviceAllocator::make_graph_pool(PoolId id, StreamHandle stream,
+                                              bool may_make) noexcept {
   Section section(*this);
   // Fails for one that the user has released: nobody is served from it, nor is another made.
-  if (find_pool(id) != nullptr) return require_pool(id).status();
+  if (find_pool(id) != nullptr) {
+    auto pool = require_pool(id);
+    if (!pool.is_ok()) return std::move(pool).status();
+    return true;
+  }
+  if (!may_make) return false;
   auto word = std::make_unique<GoneGraphs::Report>(GoneGraphs::Report{gone_graphs_, id});
   const DriverCode code =
       driver_.call_when_graph_is_gone({device_, stream}, &GoneGraphs::report, word.get());
@@ -93,7 +100,15 @@ Status DeviceAllocator::make_graph_pool(PoolId id, StreamHandle stream) noexcept
   }
   static_cast<void>(word.release());
   hold(make_pool(id, {}));
-  return Status::ok();
+  return true;
+}
+
+bool DeviceAllocator::has_captures_of_graph_pools() {
+  Section section(*this);
+  settle_frees();
+  return std::ranges::any_of(private_pools_, [this](const auto& entry) {
+    return entry.first.first == kGraphPools && captures_.is_any_of(entry.first);
+  });
 }
 
 void DeviceAllocator::release_pools_of_gone_graphs() {

@@ -165,6 +165,26 @@ TEST_F(GraphPoolsTest, ARouteToAPoolWhoseGraphIsGoneServesNobody) {
   s_.free(block);
 }
 
+// The default pool's memory would be others', and the graph's.
+TEST_F(GraphPoolsTest, ACaptureKeepsItsPoolWhenTheSettingChanges) {
+  const StreamHandle side = s_.make_stream();
+  const StreamHandle other = s_.make_stream();
+  begin(side);
+  const Address first = s_.malloc(33'554'432, side);
+  s_.configure([](Config& config) { config.automatic_graph_pools = false; });
+  const Address second = s_.malloc(33'554'432, side);
+  EXPECT_EQ(s_.allocator().get_pool_reports(0).value().front().stats.allocations.current, 2);
+  s_.free(second);
+  s_.free(first);
+  const auto graph = s_.end_capture_of_driver(side);
+  begin(other);
+  EXPECT_NE(s_.malloc(512, other), 0u);
+  EXPECT_EQ(pool_count(), 1u);
+  EXPECT_EQ(s_.sim().destroy_graph(s_.end_capture_of_driver(other)), DriverCode::kSuccess);
+  EXPECT_EQ(s_.sim().destroy_graph(graph), DriverCode::kSuccess);
+  EXPECT_EQ(pool_count(), 1u);  // until its memory goes back
+}
+
 TEST_F(GraphPoolsTest, AGraphMayOutliveTheAllocator) {
   SimDriver sim;
   Config config;
