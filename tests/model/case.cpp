@@ -66,6 +66,7 @@ const char* get_name(Mutant mutant) {
                                            "kWrongStream",
                                            "kUnseenCapture",
                                            "kSameCapture",
+                                           "kPendingCaptured",
                                            "kUnseenReplay",
                                            "kSuddenDeath"};
   return kNames[static_cast<int>(mutant)];

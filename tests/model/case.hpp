@@ -20,6 +20,7 @@ enum class Mutant {
   kWrongStream,          // the user names another stream than the one that works
   kUnseenCapture,        // the driver: no stream is ever said to capture
   kSameCapture,          // the driver: all captures have one number
+  kPendingCaptured,      // the driver: of streams that a capture's request asks for, all seem done
   kUnseenReplay,         // the user captures anew before the pool's launches were seen done
   kSuddenDeath,          // the process ends when a block that other streams used is freed
 };

@@ -68,7 +68,11 @@ Operation GraphGenerator::end_route() {
 
 Operation GraphGenerator::make_pool_operation() {
   const std::uint64_t kind = entropy_.below(100);
-  if (retained_.size() < 2 || kind < 20) return make_retain();
+  if (retained_.size() < 2 || kind < 18) return make_retain();
+  if (kind < 20) {
+    retained_.push_back(any_pool());
+    return HoldPool{retained_.back(), make_caller()};
+  }
   if (kind < 38) {
     const ReleasePool release{any_pool(), make_caller()};
     const auto found = std::find(retained_.begin(), retained_.end(), release.pool);

@@ -32,6 +32,15 @@ struct RetainPool {
   }
 };
 
+// Holds a pool that somebody holds once more.
+struct HoldPool {
+  int pool = 0;
+  Caller caller = Caller::kMain;
+  void perform(State& state) const;
+  static constexpr const char* kName = "HoldPool";
+  auto fields() const { return std::tuple(Field{"pool", pool}, Field{"caller", caller}); }
+};
+
 // Graphs that use the pool are not launched any more once it is the last release.
 struct ReleasePool {
   int pool = 0;

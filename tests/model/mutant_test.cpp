@@ -22,7 +22,7 @@ constexpr std::size_t kOperations = 4000;
 
 bool is_of_graphs(Mutant mutant) {
   return mutant == Mutant::kUnseenCapture || mutant == Mutant::kSameCapture ||
-         mutant == Mutant::kUnseenReplay;
+         mutant == Mutant::kPendingCaptured || mutant == Mutant::kUnseenReplay;
 }
 
 Case make_case(std::uint64_t seed, Mutant mutant) {
@@ -60,7 +60,8 @@ INSTANTIATE_TEST_SUITE_P(Planted, MutantTest,
                          testing::Values(Mutant::kLostFence, Mutant::kDroppedRecord,
                                          Mutant::kRecordElsewhere, Mutant::kDroppedRecordStream,
                                          Mutant::kWrongStream, Mutant::kUnseenCapture,
-                                         Mutant::kSameCapture, Mutant::kUnseenReplay));
+                                         Mutant::kSameCapture, Mutant::kPendingCaptured,
+                                         Mutant::kUnseenReplay));
 
 TEST(MutantControlTest, HasNoHazardForAnySeed) {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {

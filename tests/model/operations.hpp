@@ -297,7 +297,7 @@ using Operation =
                  BeginCapture, EndCapture, EmptyCache, Configure, SetLimit, SetFraction,
                  SetExternal, HoldGate, OfferSlot, ResetStats, Quiesce, RetainPool, ReleasePool,
                  BeginRoute, EndRoute, TrimPool, ChangePool, CaptureInto, OrderCaptured,
-                 UseAsInput, LoseCapture, LaunchGraph, DestroyGraph>;
+                 UseAsInput, LoseCapture, LaunchGraph, DestroyGraph, HoldPool>;
 
 inline void perform(const Operation& operation, State& state) {
   std::visit([&state](const auto& op) { op.perform(state); }, operation);

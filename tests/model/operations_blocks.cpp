@@ -117,11 +117,14 @@ void Allocate::perform(State& state) const {
   if (!before) return;
   const DeviceId device = on.ref.device;
   const StreamRef told{device, choose_told_stream(state, on).handle};
+  const bool may_lie = state.options().mutant == Mutant::kPendingCaptured;
+  if (may_lie) state.driver().set_lying(before->capture != 0);
   Result<Address> result = state.call_as(*as, [&] {
     if (pool < 0) return state.allocator().allocate(told, bytes, alignment);
     return state.allocator().allocate_in_pool(told, bytes, alignment,
                                               state.pools().at(before->pool).id);
   });
+  if (may_lie) state.driver().set_lying(false);
   if (is_refused(state, *this, result)) return;
   if (pool < 0) state.pools().find(on, state.thread_life(*as), true);
   if (!result.is_ok()) return check_refusal(state, *this, *as, on, *before, result.status());

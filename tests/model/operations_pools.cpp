@@ -141,6 +141,18 @@ void RetainPool::perform(State& state) const {
   state.touch_pools();
 }
 
+void HoldPool::perform(State& state) const {
+  UserPool& known = state.pools().at(pool);
+  const bool is_held = known.use_count > 0;
+  if (is_held) ++known.use_count;
+  const Caller as = state.choose_caller(caller);
+  const Status status =
+      state.call_as(as, [&] { return state.allocator().hold_pool(known.device, known.id); });
+  expect_code(state, "hold_pool", status.code(),
+              is_held ? StatusCode::kOk : StatusCode::kInvalidArgument);
+  state.touch_pools();
+}
+
 void ReleasePool::perform(State& state) const {
   UserPool& known = state.pools().at(pool);
   const Caller as = state.choose_caller(caller);

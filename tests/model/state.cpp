@@ -19,6 +19,8 @@ sim::SimOptions make_sim_options(const CaseOptions& options) {
 
 Lie get_lie(Mutant mutant) {
   switch (mutant) {
+    case Mutant::kPendingCaptured:
+      return Lie::kFreshQueryPassed;
     case Mutant::kLostFence:
       return Lie::kQueryAlwaysPassed;
     case Mutant::kDroppedRecord:
@@ -49,6 +51,7 @@ State::State(const CaseOptions& options)
       allocator_(Allocator::create(driver_, make_config(options)).value()),
       blocks_(kSlots),
       last_freed_(kSlots) {
+  driver_.set_lying(options.mutant != Mutant::kPendingCaptured);
   ledger_.is_peak_exact = !options.thread_cache;
   ledger_.devices.resize(static_cast<std::size_t>(options.device_count));
   make_streams();

@@ -77,6 +77,7 @@ class State {
 
   const CaseOptions& options() const { return options_; }
   SimDriver& sim() { return sim_; }
+  MutantDriver& driver() { return driver_; }
   const SimDriver& sim() const { return sim_; }
   Allocator& allocator() { return *allocator_; }
   Ledger& ledger() { return ledger_; }

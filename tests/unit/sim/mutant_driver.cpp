@@ -9,6 +9,8 @@ std::string_view get_name(Lie lie) {
       return "none";
     case Lie::kQueryAlwaysPassed:
       return "query_always_passed";
+    case Lie::kFreshQueryPassed:
+      return "fresh_query_passed";
     case Lie::kRecordDropped:
       return "record_dropped";
     case Lie::kRecordOnIdleStream:
@@ -28,12 +30,13 @@ std::string_view get_name(Lie lie) {
 }
 
 bool MutantDriver::lies(Lie lie) noexcept {
-  if (lie != lie_) return false;
+  if (lie != lie_ || !is_lying_.load()) return false;
   lie_count_.fetch_add(1);
   return true;
 }
 
 DriverCode MutantDriver::record_event(EventHandle event, StreamRef stream) noexcept {
+  recorded_last_.store(event);
   if (lies(Lie::kRecordDropped)) return DriverCode::kSuccess;
   if (lies(Lie::kRecordOnIdleStream)) return next().record_event(event, idle_stream_);
   return next().record_event(event, stream);
@@ -46,6 +49,8 @@ DriverCode MutantDriver::record_context_event(EventHandle event, DeviceId device
 
 DriverCode MutantDriver::query_event(EventHandle event) noexcept {
   if (lies(Lie::kQueryAlwaysPassed)) return DriverCode::kSuccess;
+  const bool is_fresh = event == recorded_last_.load();
+  if (is_fresh && lies(Lie::kFreshQueryPassed)) return DriverCode::kSuccess;
   return next().query_event(event);
 }
 

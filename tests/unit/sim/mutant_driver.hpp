@@ -15,6 +15,7 @@ namespace quarry {
 enum class Lie {
   kNone,
   kQueryAlwaysPassed,   // a lost fence: query_event says "passed" and does not ask
+  kFreshQueryPassed,    // the same, but only of the event that was recorded last
   kRecordDropped,       // record_event and record_context_event do nothing
   kRecordOnIdleStream,  // record_event records on `idle_stream` instead
   kWaitDropped,         // wait_event does nothing
@@ -33,6 +34,9 @@ class MutantDriver final : public test::ForwardingDriver {
   // How often it lied: a mutant that was never asked proves nothing.
   std::uint64_t lie_count() const noexcept { return lie_count_.load(); }
 
+  // It lies from the beginning, but while it is told not to.
+  void set_lying(bool is_lying) noexcept { is_lying_.store(is_lying); }
+
   DriverCode record_event(EventHandle event, StreamRef stream) noexcept override;
   DriverCode record_context_event(EventHandle event, DeviceId device) noexcept override;
   DriverCode query_event(EventHandle event) noexcept override;
@@ -49,6 +53,8 @@ class MutantDriver final : public test::ForwardingDriver {
   const Lie lie_;
   const StreamRef idle_stream_;
   std::atomic<std::uint64_t> lie_count_{0};
+  std::atomic<bool> is_lying_{true};
+  std::atomic<EventHandle> recorded_last_{EventHandle::kNull};
 };
 
 }  // namespace quarry
