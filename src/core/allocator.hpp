@@ -127,10 +127,13 @@ class Allocator {
 
   // The layout of a pool, and back to it (pool_checkpoint.hpp). Both wait for freed blocks of the
   // pool; kBusy while a capture into it is under way. During a restore no other thread uses the
-  // pool. kInvalidArgument, with nothing changed, if a segment was given back meanwhile. Should
-  // the device fail on the way, the pool's blocks are stale and the layout is not restored.
+  // pool. kInvalidArgument, with nothing changed, if a segment was given back meanwhile, or the
+  // pool, or the allocator that it was saved from. kDriverError if the device fails on
+  // the way or another thread did use the pool: what is not in the layout is stale then, with
+  // frees to come, what stays is as it was, and the layout is not restored.
   Result<PoolCheckpoint> save_pool(DeviceId device, PoolId pool);
-  Result<RestoredPool> restore_pool(const PoolCheckpoint& saved);
+  Result<RestoredPool> restore_pool(const PoolCheckpoint& saved,
+                                    StaleFrees frees = StaleFrees::kToCome);
   // The holder of a stale block will not free it. kInvalidPointer if there is none.
   Status forget_stale(Address address);
   // In order of segments and addresses.

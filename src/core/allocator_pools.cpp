@@ -135,11 +135,17 @@ Result<PoolCheckpoint> Allocator::save_pool(DeviceId id, PoolId pool) {
   return device.value()->save_pool(pool);
 }
 
-Result<RestoredPool> Allocator::restore_pool(const PoolCheckpoint& saved) {
+Result<RestoredPool> Allocator::restore_pool(const PoolCheckpoint& saved, StaleFrees frees) {
+  if (Status alive = check_alive(); !alive.is_ok()) return alive;
+  // Another allocator may have the same pool, at the same addresses.
+  if (saved.device_serial != first_serial_ + static_cast<unsigned>(saved.device)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "the checkpoint is of an allocator that was shut down since");
+  }
   auto device = find_device(saved.device);
   if (!device.is_ok()) return std::move(device).status();
   if (saved.pool.is_default()) return refuse_default_pool();
-  return device.value()->restore_pool(saved);
+  return device.value()->restore_pool(saved, frees);
 }
 
 Status Allocator::forget_stale(Address address) {

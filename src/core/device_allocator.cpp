@@ -220,6 +220,7 @@ void DeviceAllocator::free(Block& block, std::optional<StreamHandle> new_owner) 
   if (ThreadMagazines* own = join_thread()) take_counts(*own);
   if (block.segment->is_private && take_stale_claim(block.address)) {
     block.is_held.store(true, std::memory_order_relaxed);
+    if (!is_driver_callback_thread()) return_finished();
     return;
   }
   if (new_owner.has_value()) {
@@ -298,6 +299,11 @@ void DeviceAllocator::complete_free(Block& block) {
   if (block.segment->is_private) count_private(block, 0, -1);
   const Segment& segment = *block.segment;
   apply(return_to_pool(block), family);
+  note_if_finished(segment);
+}
+
+// Segments of a released pool's backend go back at once.
+void DeviceAllocator::note_if_finished(const Segment& segment) {
   if (segment.is_private && segment.is_vacant() && segment.pool->use_count == 0) {
     has_finished_backends_ |= segment.pool->options.backend.is_set();
   }

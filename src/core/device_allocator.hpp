@@ -100,7 +100,8 @@ class DeviceAllocator {
   Result<PoolReport> get_pool_report(PoolId id) QUARRY_EXCLUDES(mutex_);
   std::vector<PoolReport> get_pool_reports() QUARRY_EXCLUDES(mutex_);
   Result<PoolCheckpoint> save_pool(PoolId id) noexcept QUARRY_EXCLUDES(mutex_);
-  Result<RestoredPool> restore_pool(const PoolCheckpoint& saved) noexcept QUARRY_EXCLUDES(mutex_);
+  Result<RestoredPool> restore_pool(const PoolCheckpoint& saved, StaleFrees frees) noexcept
+      QUARRY_EXCLUDES(mutex_);
   // Whether there was a claim.
   bool forget_stale(Address address) noexcept QUARRY_EXCLUDES(mutex_);
   Result<std::vector<Address>> get_live_blocks(PoolId id) noexcept QUARRY_EXCLUDES(mutex_);
@@ -151,6 +152,7 @@ class DeviceAllocator {
   void start_free(Block& block) QUARRY_REQUIRES(mutex_);
   void guard_foreign_uses(Block& block) QUARRY_REQUIRES(mutex_);
   void complete_free(Block& block) QUARRY_REQUIRES(mutex_);
+  void note_if_finished(const Segment& segment) QUARRY_REQUIRES(mutex_);
   void complete_done() QUARRY_REQUIRES(mutex_);
   InactiveSplitChange return_to_pool(Block& block) QUARRY_REQUIRES(mutex_);
   Block& coalesce(Block& block, InactiveSplitChange& change) QUARRY_REQUIRES(mutex_);
@@ -224,11 +226,13 @@ class DeviceAllocator {
   std::vector<Block*> list_blocks(const MemPool& pool, BlockState state) const
       QUARRY_REQUIRES(mutex_);
   Status wait_until_settled(PoolId id) QUARRY_REQUIRES(mutex_);
-  bool has_segments_of(const PoolCheckpoint& saved, const MemPool& pool) const
-      QUARRY_REQUIRES(mutex_);
+  Status check_restorable(const PoolCheckpoint& saved) QUARRY_REQUIRES(mutex_);
+  Status wait_for_former_owners(const PoolCheckpoint& saved) QUARRY_REQUIRES(mutex_);
   void revoke(Block& block) QUARRY_REQUIRES(mutex_);
   void lay_out(Segment& segment, const PoolCheckpoint::Segment& saved, RestoredPool& restored)
       QUARRY_REQUIRES(mutex_);
+  Block* lay_out_gap(Block& rest, PoolCheckpoint::Place& part, PoolCheckpoint::Place end,
+                     InactiveSplitChange& change, RestoredPool& restored) QUARRY_REQUIRES(mutex_);
   Stream& find_owner_again(const Segment& segment, const PoolCheckpoint::Block& saved)
       QUARRY_REQUIRES(mutex_);
   void give_again(Block& block, const PoolCheckpoint::Block& saved) QUARRY_REQUIRES(mutex_);

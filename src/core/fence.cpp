@@ -9,7 +9,7 @@
 namespace quarry {
 
 void Fences::note_waiting(Stream& stream) {
-  if (stream.oldest_fence == nullptr && stream.open_fence == nullptr) {
+  if (!has_any(stream)) {
     waiting_streams_.push_back(&stream);
   }
 }
@@ -35,6 +35,12 @@ void Fences::guard(Block& block, Stream& stream) {
     return;
   }
   get_open_fence(stream).waiters.push_back(&block);
+  static_cast<void>(seal(stream));
+}
+
+void Fences::cover(Stream& stream) {
+  if (!stream.is_live()) return;  // its last fence covers all
+  get_open_fence(stream);
   static_cast<void>(seal(stream));
 }
 

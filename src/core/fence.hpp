@@ -40,6 +40,13 @@ class Fences {
   // `block` waits for all that was submitted to `stream` before now. Not for a drained stream.
   void guard(Block& block, Stream& stream);
 
+  // A fence, which no block waits for, of all that was submitted to `stream` before now.
+  void cover(Stream& stream);
+  // Whether a fence of the stream has not passed yet.
+  static bool has_any(const Stream& stream) noexcept {
+    return stream.oldest_fence != nullptr || stream.open_fence != nullptr;
+  }
+
   // Ends the life of `stream`: seals a last fence, which drains it. Fails, with nothing changed,
   // if the stream captures (kBusy) or the driver refuses.
   Status retire(Stream& stream);

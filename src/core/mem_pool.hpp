@@ -26,6 +26,7 @@ struct MemPool {
 
   const PoolId id;
   PoolOptions options;
+  std::uint64_t serial = 0;  // tells it from an earlier pool of this id
   // The graphs and users that hold it. At 0 vacant segments go back, and with the last the pool.
   int use_count = 0;
   // From a first hold to the last release; numbered by the device, each higher than those before.

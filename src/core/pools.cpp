@@ -49,6 +49,7 @@ void DeviceAllocator::hold(MemPool& pool) {
 
 MemPool& DeviceAllocator::make_pool(PoolId id, const PoolOptions& options) {
   auto pool = std::make_unique<MemPool>(id, options);
+  pool->serial = next_sequence_++;
   pool->small.set_ordered(!config_.thread_cache);
   pool->large.set_ordered(!config_.thread_cache);
   return *private_pools_.emplace(id, std::move(pool)).first->second;

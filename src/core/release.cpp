@@ -151,8 +151,6 @@ void DeviceAllocator::erase_segment(Segment& segment) {
     release_reference(owner);
     block = next;
   }
-  stale_claims_.erase(stale_claims_.lower_bound(segment.address),
-                      stale_claims_.lower_bound(segment.address + segment.size));
   MemPool& pool = *segment.pool;
   pool.remove(segment);
   if (segment.is_private) {
@@ -215,7 +213,7 @@ std::vector<Segment*> DeviceAllocator::choose_oversize(const Request& request,
   const BlockPool& pool = request.pool->get_blocks(StatFamily::kLarge);
   const Bytes wanted = std::max(request.needed_bytes, config_.max_split_bytes);
   const auto is_whole = [](const Block& block) {
-    return !block.is_split() && !block.segment->was_captured;
+    return !block.is_split() && block.segment->is_vacant() && !block.segment->was_captured;
   };
   if (Block* fitting = pool.find_at_least(*request.stream, wanted)) {
     *is_enough = is_whole(*fitting);

@@ -38,14 +38,19 @@ struct alignas(64) Segment {
   Segment* previous = nullptr;  // in the MemPool's list, in order of creation
   Segment* next = nullptr;
   StreamRef stream;  // of the request that it was obtained for
+  // Reasons to stay though nothing in it is in use. A restore that is under way; and each free
+  // still to come of a block that a restore has taken from its holder: if another segment had the
+  // address by then, that would free somebody else's block.
+  std::uint32_t holds = 0;
 
   // Where its free blocks are.
   BlockPool& get_free_blocks() const noexcept;
   PointerMap::RegionUse get_region_use() const noexcept {
     return PointerMap::get_region_use(address, size);
   }
-  // Nothing in it is in use: it may go back to the driver, which waits for the device's work.
-  bool is_vacant() const noexcept { return active_blocks == 0; }
+  // Nothing in it is in use, now or by its address: it may go back to the driver, which waits for
+  // the device's work.
+  bool is_vacant() const noexcept { return active_blocks == 0 && holds == 0; }
 };
 
 // Changes of inactive_split within one operation, which count as one: a split that replaces

@@ -124,6 +124,11 @@ void DeviceAllocator::validate_blocks(const Segment& segment, Sums& sums) const 
   }
   QUARRY_CHECK_EQ(expected, segment.address + segment.size);
   QUARRY_CHECK_EQ(active_blocks, segment.active_blocks);
+  std::uint32_t claims = 0;
+  for (auto claim = stale_claims_.lower_bound(segment.address);
+       claim != stale_claims_.end() && claim->first < expected; ++claim)
+    claims += static_cast<std::uint32_t>(claim->second);
+  QUARRY_CHECK_GE(segment.holds, claims);
   Sums::Family& family = sums.family[static_cast<int>(segment.family)];
   family.segments += 1;
   family.reserved_bytes += static_cast<std::int64_t>(segment.size);

@@ -39,6 +39,9 @@ class CheckpointTest : public testing::Test {
   void expect_empty_in_the_end() {
     s_.free_all();
     s_.release_pool(kP);
+    expect_nothing_left();
+  }
+  void expect_nothing_left() {
     EXPECT_EQ(s_.empty_cache(), StatusCode::kOk);
     EXPECT_EQ(s_.reserved(), 0u);
     EXPECT_EQ(s_.active(), 0u);
@@ -189,6 +192,55 @@ TEST_F(CheckpointTest, WorkUnderWayOnAStaleBlockIsWaitedFor) {
   allocate(16'777'216);  // may lie where b was
 }
 
+// The owner of then is gone, so that anybody may have the memory: not while it is in use.
+TEST_F(CheckpointTest, WorkQueuedOnAFreeBlockThatChangesItsOwnerIsWaitedFor) {
+  const StreamHandle gone = s_.make_stream();
+  const StreamHandle side = s_.make_stream();
+  s_.free(s_.malloc_in_pool(kLargeBlock, gone, kP));
+  const PoolCheckpoint saved = save();
+  ASSERT_TRUE(s_.allocator().retire_stream({0, gone}).is_ok());
+  const Address a = s_.malloc_in_pool(kLargeBlock, side, kP);
+  EXPECT_EQ(s_.pool(kP).stats.segments.current, 1);
+  s_.busy(side);
+  s_.sim().use(s_.lifetime_of(a), {0, side});
+  s_.free(a);
+  EXPECT_FALSE(s_.is_idle(side));
+  restore(saved);
+  EXPECT_TRUE(s_.is_idle(side));
+  EXPECT_EQ(allocate(kLargeBlock), a);
+}
+
+// Its holder goes on using it, on streams that it recorded before.
+TEST_F(CheckpointTest, ABlockThatStaysKeepsItsForeignUses) {
+  const StreamHandle side = s_.make_stream();
+  const Address a = allocate(kLargeBlock);
+  const PoolCheckpoint saved = save();
+  s_.record(a, side);
+  s_.busy(side);
+  EXPECT_EQ(restore(saved).kept, std::vector{a});
+  EXPECT_FALSE(s_.is_idle(side));  // nobody waits for what stays
+  s_.sim().use(s_.lifetime_of(a), {0, side});
+  s_.free(a);
+  EXPECT_NE(allocate(kLargeBlock), a);
+}
+
+TEST_F(CheckpointTest, ARestoreThatTheDeviceCannotFinishLeavesWhatStays) {
+  const Address a = allocate(kLargeBlock);
+  const PoolCheckpoint saved = save();
+  const Address b = allocate(kLargeBlock);
+  s_.sim().fail_calls_if(
+      DriverEntry::kQueryEvent, [](Bytes) { return true; }, DriverCode::kIllegalAddress);
+  const Status status = s_.allocator().restore_pool(saved, StaleFrees::kNone).status();
+  EXPECT_EQ(status.code(), StatusCode::kDriverError);
+  EXPECT_NE(status.message().find("the restore was not finished"), std::string::npos);
+  EXPECT_EQ(s_.allocator().get_live_blocks(0, kP).value(), std::vector{a});
+  EXPECT_TRUE(s_.allocator().free(b).is_ok());  // its holder does not know
+  EXPECT_EQ(s_.allocator().forget_stale(b).code(), StatusCode::kInvalidPointer);
+  s_.allocator().validate();
+  s_.sim().clear_faults();
+  s_.follow({{b}, {a}, {a}}, kS0, kLargeBlock);
+}
+
 TEST_F(CheckpointTest, ASegmentThatIsGoneIsAnErrorThatChangesNothing) {
   const Address a = allocate(kLargeBlock);
   const PoolCheckpoint saved = save();
@@ -198,6 +250,92 @@ TEST_F(CheckpointTest, ASegmentThatIsGoneIsAnErrorThatChangesNothing) {
   EXPECT_EQ(s_.allocator().restore_pool(saved).status().code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(s_.pool(kP).stats.allocations.current, 1);
   EXPECT_EQ(s_.free(b), StatusCode::kOk);
+}
+
+// Addresses that come again would make the free of a stale block that of somebody else's.
+TEST_F(CheckpointTest, AStaleBlockKeepsItsSegmentUntilItsHolderIsDone) {
+  const PoolCheckpoint saved = save();
+  const Address a = allocate(kLargeBlock);
+  const Address b = allocate(kSmallBlock);
+  EXPECT_EQ(restore(saved).stale.size(), 2u);
+  const auto segments = [&] { return s_.pool(kP).stats.segments.current; };
+  ASSERT_TRUE(s_.allocator().trim_pool(0, kP).is_ok());
+  EXPECT_EQ(segments(), 2);
+  EXPECT_TRUE(s_.allocator().free(a).is_ok());
+  EXPECT_TRUE(s_.allocator().forget_stale(b).is_ok());
+  s_.allocator().validate();
+  ASSERT_TRUE(s_.allocator().trim_pool(0, kP).is_ok());
+  EXPECT_EQ(segments(), 0);
+  EXPECT_EQ(s_.allocator().free(a).code(), StatusCode::kInvalidPointer);
+}
+
+TEST_F(CheckpointTest, AReleasedPoolGoesWhenItsStaleBlocksAreFreed) {
+  const PoolCheckpoint saved = save();
+  const Address a = allocate(kLargeBlock);
+  restore(saved);
+  s_.release_pool(kP);
+  EXPECT_EQ(s_.empty_cache(), StatusCode::kOk);
+  EXPECT_NE(s_.reserved(), 0u);
+  EXPECT_TRUE(s_.allocator().free(a).is_ok());
+  expect_nothing_left();
+}
+
+TEST_F(CheckpointTest, StaleBlocksThatNobodyFreesKeepNothing) {
+  const PoolCheckpoint saved = save();
+  const Address a = allocate(kLargeBlock);
+  auto restored = s_.allocator().restore_pool(saved, StaleFrees::kNone);
+  ASSERT_TRUE(restored.is_ok());
+  s_.follow(restored.value(), kS0, kLargeBlock);
+  EXPECT_EQ(restored.value().stale, std::vector{a});
+  EXPECT_EQ(s_.allocator().forget_stale(a).code(), StatusCode::kInvalidPointer);
+  s_.release_pool(kP);
+  EXPECT_EQ(s_.empty_cache(), StatusCode::kOk);
+  expect_nothing_left();
+}
+
+TEST_F(CheckpointTest, WhatStaysInItsHoldersHandsIsToldApart) {
+  const Address a = allocate(kLargeBlock);
+  const Address b = allocate(kLargeBlock);
+  const PoolCheckpoint saved = save();
+  s_.free(a);
+  const Address c = allocate(kSmallBlock);
+  const RestoredPool restored = restore(saved);
+  EXPECT_EQ(restored.live, (std::vector{a, b}));
+  EXPECT_EQ(restored.kept, std::vector{b});
+  EXPECT_EQ(restored.stale, std::vector{c});
+}
+
+TEST_F(CheckpointTest, APoolThatIsGoneIsAnErrorAlsoWhenItsNameCameAgain) {
+  const PoolCheckpoint saved = save();
+  s_.release_pool(kP);
+  EXPECT_EQ(s_.allocator().restore_pool(saved).status().code(), StatusCode::kInvalidArgument);
+  s_.retain_pool(kP);
+  const Address a = allocate(kLargeBlock);
+  const Status status = s_.allocator().restore_pool(saved).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("is another one, made since"), std::string::npos);
+  EXPECT_EQ(s_.free(a), StatusCode::kOk);
+}
+
+TEST_F(CheckpointTest, ASegmentThatCameAgainAtItsAddressIsAnother) {
+  constexpr PoolId kOwn{0, 2};
+  PoolOptions options;
+  options.backend.allocate = [](Bytes, StreamRef) { return Address{1} << 45; };
+  options.backend.free = [](Address, Bytes, StreamRef) {};
+  s_.retain_pool(kOwn, options);
+  auto& allocator = s_.allocator();
+  const auto take = [&] {
+    return allocator.allocate_in_pool({0, kS0}, kLargeBlock, 512, kOwn).value();
+  };
+  const Address a = take();
+  const PoolCheckpoint saved = allocator.save_pool(0, kOwn).value();
+  EXPECT_TRUE(allocator.free(a).is_ok());
+  ASSERT_TRUE(allocator.trim_pool(0, kOwn).is_ok());
+  EXPECT_EQ(take(), a);
+  const Status status = allocator.restore_pool(saved).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("was given back"), std::string::npos);
+  EXPECT_TRUE(allocator.free(a).is_ok());
 }
 
 class C36 : public CheckpointTest {
