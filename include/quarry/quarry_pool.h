@@ -111,6 +111,62 @@ QUARRY_API quarry_status quarry_pool_malloc(quarry_pool pool, void** ptr, size_t
 QUARRY_API quarry_status quarry_pool_malloc_aligned(quarry_pool pool, void** ptr, size_t bytes,
                                                     size_t alignment, quarry_stream stream);
 
+// --- Checkpoints: back to an earlier layout ---
+
+// Which blocks of a pool were allocated, and where, at one moment: for engines that replay graphs
+// in an order of their own and capture more of them later. Nothing of the memory's contents.
+// Belongs to the caller, and outlives its pool and quarry_shutdown: it is of no use then, but can
+// be destroyed. Any number of them, each restored any number of times.
+typedef struct quarry_pool_checkpoint quarry_pool_checkpoint;
+
+// Waits for freed blocks of the pool that other streams still use. *checkpoint is NULL on failure.
+// QUARRY_ERROR_BUSY while a capture into the pool is under way, and in a driver callback.
+QUARRY_API quarry_status quarry_pool_save(quarry_pool pool, quarry_pool_checkpoint** checkpoint);
+
+// What a restore did to a block that was allocated when it began, or is allocated now.
+typedef enum quarry_pool_restored {
+  // It is not allocated any more. Its holder must not use it, and frees it as ever, once; or
+  // quarry_pool_forget_stale is called for it, or the flag below given. That free does nothing,
+  // also when the address is a block again.
+  QUARRY_POOL_BLOCK_STALE = 0,
+  // It is allocated as before, and its holder's.
+  QUARRY_POOL_BLOCK_KEPT = 1,
+  // It was free, and is allocated now: to be freed by whoever called quarry_pool_restore.
+  QUARRY_POOL_BLOCK_REVIVED = 2
+} quarry_pool_restored;
+
+// Called for each such block when all is done, on the calling thread, with no lock held. An
+// address may be told twice: stale, and with another size revived. May call the library; must not
+// throw or jump out.
+typedef void (*quarry_pool_restore_visitor)(void* ptr, quarry_pool_restored what, void* user);
+
+// Nobody will free a stale block: their frees are not waited for. One that comes all the same
+// frees whatever block has the address by then.
+#define QUARRY_POOL_NO_STALE_FREES 1u
+
+// Brings the pool to the layout of the checkpoint: allocated are the blocks that were so then.
+// flags: 0 or the above. visitor may be NULL. Waits for work on streams that used what goes. What
+// the caller promises: no other thread uses the pool meanwhile, and launches of its graphs are
+// done. Segments that the pool got since stay, free; those with stale blocks stay until these are
+// freed or forgotten, whatever is trimmed or released.
+//
+// QUARRY_ERROR_INVALID_ARGUMENT if the pool is gone or was released, a segment of then was given
+// back (hold the pool, and do not trim it), or quarry_shutdown was called since.
+// QUARRY_ERROR_BUSY as for quarry_pool_save. QUARRY_ERROR_DRIVER if the device failed on the way,
+// or another thread used the pool: the only failure that changes something, and tells no visitor.
+// What is not in the checkpoint is stale then, without the flag; what stays is as it was, and
+// nothing is revived.
+QUARRY_API quarry_status quarry_pool_restore(const quarry_pool_checkpoint* checkpoint,
+                                             uint32_t flags, quarry_pool_restore_visitor visitor,
+                                             void* user);
+
+// The holder of the stale block will not free it. QUARRY_ERROR_INVALID_POINTER if no stale block
+// begins at ptr; one that is allocated again is untouched.
+QUARRY_API quarry_status quarry_pool_forget_stale(void* ptr);
+
+// Never fails; NULL is fine. Changes nothing of the pool.
+QUARRY_API void quarry_pool_checkpoint_destroy(quarry_pool_checkpoint* checkpoint);
+
 // --- Amounts ---
 
 // Waits for blocks of the device that other streams still use, and gives the free memory back that

@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "quarry/quarry.hpp"
 #include "quarry/quarry_pool.h"
@@ -110,6 +112,53 @@ class Pool {
   }
 
   quarry_pool handle_ = QUARRY_POOL_DEFAULT;
+};
+
+// The layout of a pool, to which it can be brought back: see quarry_pool_save. Outlives the pool.
+class Checkpoint {
+ public:
+  // What a restore did. A UniqueBlock that is stale frees itself as ever, which does nothing.
+  struct Restored {
+    std::vector<void*> stale;
+    std::vector<void*> kept;
+    std::vector<UniqueBlock> revived;  // the caller's now
+  };
+
+  // Throws Error, here and below.
+  explicit Checkpoint(const Pool& pool) {
+    quarry_pool_checkpoint* saved = nullptr;
+    check(quarry_pool_save(pool.get(), &saved));
+    checkpoint_.reset(saved);
+  }
+  // flags: 0 or QUARRY_POOL_NO_STALE_FREES.
+  Restored restore(std::uint32_t flags = 0) const {
+    std::pair<Restored, std::exception_ptr> seen;
+    check(quarry_pool_restore(checkpoint_.get(), flags, &visit, &seen));
+    if (seen.second != nullptr) std::rethrow_exception(seen.second);
+    return std::move(seen.first);
+  }
+  const quarry_pool_checkpoint* get() const noexcept { return checkpoint_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(quarry_pool_checkpoint* checkpoint) const noexcept {
+      quarry_pool_checkpoint_destroy(checkpoint);
+    }
+  };
+  static void visit(void* ptr, quarry_pool_restored what, void* user) {
+    auto& [blocks, failure] = *static_cast<std::pair<Restored, std::exception_ptr>*>(user);
+    try {
+      if (what == QUARRY_POOL_BLOCK_STALE) blocks.stale.push_back(ptr);
+      if (what == QUARRY_POOL_BLOCK_KEPT) blocks.kept.push_back(ptr);
+      if (what != QUARRY_POOL_BLOCK_REVIVED) return;
+      auto block = UniqueBlock::adopt(ptr, get_block_info(ptr).requested_bytes);
+      blocks.revived.push_back(std::move(block));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+
+  std::unique_ptr<quarry_pool_checkpoint, Destroy> checkpoint_;
 };
 
 // From here to the end of the scope, also by an exception, requests are served from the pool: see

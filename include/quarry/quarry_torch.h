@@ -85,6 +85,18 @@ QUARRY_API void quarry_torch_set_pool_use_on_oom(int device, quarry_torch_pool_i
 QUARRY_API void quarry_torch_set_pool_no_split(int device, quarry_torch_pool_id pool);
 QUARRY_API void quarry_torch_trim_pool(quarry_torch_pool_id pool);
 
+// Graph trees (torch.compile with mode="reduce-overhead") return to an earlier layout of their
+// pool, for libquarry_torch.so. save_pool: quarry_pool_save; destroy it by
+// quarry_pool_checkpoint_destroy. restore_pool: quarry_pool_restore with
+// QUARRY_POOL_NO_STALE_FREES, as PyTorch takes the deleters of stale tensors away; throws if the
+// checkpoint is of another device. has_exactly: 1 if the pool's allocated blocks are those `count`
+// different ones at `blocks`, else 0.
+QUARRY_API quarry_pool_checkpoint* quarry_torch_save_pool(int device, quarry_torch_pool_id pool);
+QUARRY_API void quarry_torch_restore_pool(int device, const quarry_pool_checkpoint* checkpoint,
+                                          quarry_pool_restore_visitor visitor, void* user);
+QUARRY_API int quarry_torch_pool_has_exactly(int device, quarry_torch_pool_id pool,
+                                             const void* const* blocks, size_t count);
+
 // --- libquarry_torch.so ---
 
 // Only that library has this function, and only where it was built against a PyTorch with CUDA:

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C API: private pools. A handle is the device and a number that is counted up in this
-// process, so that a call finds the device without a table, and a stale handle finds nothing.
+// The C API: private pools. Their checkpoints are in c_api_checkpoints.cpp.
 #include <atomic>
 #include <string>
 
@@ -12,43 +11,7 @@ namespace {
 
 static_assert(QUARRY_UNLIMITED == kUnlimited);
 
-constexpr unsigned kNumberBits = 48;
-constexpr std::uint64_t kNumberMask = (std::uint64_t{1} << kNumberBits) - 1;
-
 std::atomic<std::uint64_t> last_number{0};
-
-struct PoolName {
-  DeviceId device = 0;
-  PoolId id;
-};
-
-quarry_pool to_c(DeviceId device, PoolId id) {
-  if (id.first != kUserPools) return QUARRY_POOL_DEFAULT;
-  return (static_cast<std::uint64_t>(device) << kNumberBits) | id.second;
-}
-
-Result<PoolName> read_pool(const Allocator& allocator, quarry_pool pool) {
-  if (pool == QUARRY_POOL_DEFAULT) {
-    return Status(StatusCode::kInvalidArgument,
-                  "pool is QUARRY_POOL_DEFAULT; allowed: pools of quarry_pool_create");
-  }
-  const auto device = pool >> kNumberBits;
-  if (device >= static_cast<std::uint64_t>(allocator.device_count())) {
-    return Status(StatusCode::kInvalidArgument,
-                  "pool is " + std::to_string(pool) + ", which quarry_pool_create never returned");
-  }
-  return PoolName{static_cast<DeviceId>(device), {kUserPools, pool & kNumberMask}};
-}
-
-// Runs `body(Allocator&, PoolName)`, which returns a Status.
-template <class Body>
-quarry_status run_with_pool(quarry_pool pool, Body&& body) noexcept {
-  return run_with_pools([&](Allocator& allocator) -> Status {
-    auto name = read_pool(allocator, pool);
-    if (!name.is_ok()) return std::move(name).status();
-    return body(allocator, name.value());
-  });
-}
 
 quarry_status begin(quarry_pool pool, Route route) noexcept {
   return run_with_pool(pool, [&](Allocator& allocator, PoolName name) {
@@ -62,7 +25,7 @@ quarry_status begin(quarry_pool pool, Route route) noexcept {
 quarry_pool_stats summarize(DeviceId device, const PoolReport& from) {
   quarry_pool_stats to = {};
   to.struct_size = sizeof(to);
-  to.pool = to_c(device, from.id);
+  to.pool = to_c({device, from.id});
   if (to.pool == QUARRY_POOL_DEFAULT) {
     to.id_first = from.id.first;
     to.id_second = from.id.second;
@@ -95,7 +58,7 @@ quarry_status quarry_pool_create(int device, const quarry_pool_options* options,
     if (!read.is_ok()) return std::move(read).status();
     const PoolId id{kUserPools, last_number.fetch_add(1, std::memory_order_relaxed) + 1};
     Status made = allocator.retain_pool(device, id, read.value());
-    if (made.is_ok()) *pool = to_c(device, id);
+    if (made.is_ok()) *pool = to_c({device, id});
     return made;
   });
 }

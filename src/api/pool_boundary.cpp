@@ -11,6 +11,9 @@
 namespace quarry {
 namespace {
 
+constexpr unsigned kNumberBits = 48;
+constexpr std::uint64_t kNumberMask = (std::uint64_t{1} << kNumberBits) - 1;
+
 SegmentBackend make_backend(const quarry_pool_options& options) {
   SegmentBackend backend;
   void* const user = options.user;
@@ -35,6 +38,24 @@ SegmentBackend make_backend(const quarry_pool_options& options) {
 }
 
 }  // namespace
+
+quarry_pool to_c(PoolName name) {
+  if (name.id.first != kUserPools) return QUARRY_POOL_DEFAULT;
+  return (static_cast<std::uint64_t>(name.device) << kNumberBits) | name.id.second;
+}
+
+Result<PoolName> read_pool(const Allocator& allocator, quarry_pool pool) {
+  if (pool == QUARRY_POOL_DEFAULT) {
+    return Status(StatusCode::kInvalidArgument,
+                  "pool is QUARRY_POOL_DEFAULT; allowed: pools of quarry_pool_create");
+  }
+  const auto device = pool >> kNumberBits;
+  if (device >= static_cast<std::uint64_t>(allocator.device_count())) {
+    return Status(StatusCode::kInvalidArgument,
+                  "pool is " + std::to_string(pool) + ", which quarry_pool_create never returned");
+  }
+  return PoolName{static_cast<DeviceId>(device), {kUserPools, pool & kNumberMask}};
+}
 
 Result<PoolOptions> read_pool_options(const quarry_pool_options* options) {
   PoolOptions read;

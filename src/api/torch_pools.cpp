@@ -2,7 +2,11 @@
 // PyTorch's plug-in: graph captures and torch.cuda.MemPool. Pools have PyTorch's own names.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
+#include <string>
+#include <vector>
 
 #include "api/pool_boundary.hpp"
 #include "api/torch_failure.hpp"
@@ -116,4 +120,43 @@ void quarry_torch_trim_pool(quarry_torch_pool_id pool) {
                   }
                   return last;
                 }));
+}
+
+quarry_pool_checkpoint* quarry_torch_save_pool(int device, quarry_torch_pool_id pool) {
+  quarry_pool_checkpoint* checkpoint = nullptr;
+  throw_unless_ok(run_with_pools([&](Allocator& allocator) {
+    return save_pool(allocator, {device, to_id(pool)}, &checkpoint);
+  }));
+  return checkpoint;
+}
+
+void quarry_torch_restore_pool(int device, const quarry_pool_checkpoint* checkpoint,
+                               quarry_pool_restore_visitor visitor, void* user) {
+  throw_unless_ok(run_with_pools([&](Allocator& allocator) -> Status {
+    if (Status status = require(checkpoint, "checkpoint"); !status.is_ok()) return status;
+    if (checkpoint->saved.device != device) {
+      return Status(StatusCode::kInvalidArgument, "device is " + std::to_string(device) +
+                                                      "; the checkpoint is of device " +
+                                                      std::to_string(checkpoint->saved.device));
+    }
+    return restore_pool(allocator, *checkpoint, StaleFrees::kNone, visitor, user);
+  }));
+}
+
+int quarry_torch_pool_has_exactly(int device, quarry_torch_pool_id pool, const void* const* blocks,
+                                  size_t count) {
+  bool is_same = false;
+  throw_unless_ok(run_with_pools([&](Allocator& allocator) -> Status {
+    if (count > 0 && blocks == nullptr) return require(nullptr, "blocks");
+    auto live = allocator.get_live_blocks(device, to_id(pool));
+    if (!live.is_ok()) return std::move(live).status();
+    std::vector<Address> expected;
+    std::transform(blocks, blocks + count, std::back_inserter(expected), to_address);
+    std::sort(expected.begin(), expected.end());
+    std::vector<Address> found = std::move(live).value();
+    std::sort(found.begin(), found.end());
+    is_same = found == expected;
+    return {};
+  }));
+  return is_same ? 1 : 0;
 }

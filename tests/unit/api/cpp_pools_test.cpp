@@ -5,11 +5,13 @@
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "quarry/quarry.hpp"
 
 namespace {
 
+using quarry::Checkpoint;
 using quarry::Pool;
 using quarry::PoolScope;
 using quarry::UniqueBlock;
@@ -18,6 +20,9 @@ static_assert(!std::is_copy_constructible_v<Pool>);
 static_assert(std::is_nothrow_move_constructible_v<Pool>);
 static_assert(std::is_nothrow_move_assignable_v<Pool>);
 static_assert(!std::is_move_constructible_v<PoolScope>);
+static_assert(!std::is_copy_constructible_v<Checkpoint>);
+static_assert(std::is_nothrow_move_constructible_v<Checkpoint>);
+static_assert(std::is_nothrow_move_assignable_v<Checkpoint>);
 
 const auto kSide = reinterpret_cast<quarry_stream>(2);
 
@@ -124,6 +129,33 @@ TEST(CppPools, FunctionsBehindAPoolLiveUntilTheLastSegment) {
   block.reset();
   EXPECT_EQ(frees, 1);
   EXPECT_EQ(unused, 1);
+}
+
+TEST(CppPools, ACheckpointBringsBackWhatBlocksOwnedThen) {
+  Pool pool(0);
+  UniqueBlock kept = pool.allocate(1000, nullptr);
+  UniqueBlock freed = pool.allocate(2000, nullptr);
+  void* const address = freed.data();
+  Checkpoint checkpoint(pool);
+  freed.reset();
+  UniqueBlock stale = pool.allocate(4 << 20, nullptr);
+  {
+    const Checkpoint::Restored restored = checkpoint.restore();
+    EXPECT_EQ(restored.stale, std::vector<void*>{stale.data()});
+    EXPECT_EQ(restored.kept, std::vector<void*>{kept.data()});
+    ASSERT_EQ(restored.revived.size(), 1u);
+    EXPECT_EQ(restored.revived[0].data(), address);
+    EXPECT_EQ(restored.revived[0].bytes(), 2000u);
+    EXPECT_EQ(pool.get_stats().allocated_blocks, 2);
+  }
+  EXPECT_EQ(pool.get_stats().allocated_blocks, 1);
+  const UniqueBlock again = pool.allocate(4 << 20, nullptr);
+  EXPECT_EQ(again.data(), stale.data());
+  stale.reset();  // does nothing to the block of now
+  EXPECT_EQ(pool.get_stats().allocated_blocks, 2);
+  pool.reset();
+  EXPECT_THROW(checkpoint.restore(), quarry::Error);
+  EXPECT_THROW(Checkpoint{pool}, quarry::Error);
 }
 
 TEST(CppPools, OptionsThatAreWrongThrowAndCallNobody) {

@@ -4,5 +4,7 @@
 
 std::size_t quarry_header_pool_hpp(const quarry::Pool& pool) {
   const auto scope = quarry::PoolScope::for_thread(pool);
+  const quarry::Checkpoint checkpoint(pool);
+  if (!checkpoint.restore().stale.empty()) return 0;
   return pool.allocate(16, nullptr).bytes();
 }

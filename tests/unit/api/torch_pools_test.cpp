@@ -10,6 +10,7 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "quarry/quarry.hpp"
 #include "quarry/quarry_torch.h"
@@ -236,6 +237,67 @@ TEST_F(TorchPools, FlagsAndOptionsReachThePool) {
                    }),
                    "does not exist"));
   EXPECT_TRUE(says(catch_text([] { quarry_torch_get_pool_use_count(9, {0, 6}); }), "device is 9"));
+}
+
+// As torch.compile's graph trees: a graph is captured, the pool saved; a branch is captured; the
+// pool goes back, and another branch is captured over the first.
+TEST_F(TorchPools, GraphTreesGoBackToABranch) {
+  constexpr quarry_torch_pool_id kTree = {0, 3};
+  static_assert(kTree.second == kSharedPool.second);
+  capture_begin(kSharedPool);
+  void* output = take(4_MiB);
+  give(take(8_MiB));
+  capture_end(kSharedPool);
+  quarry_pool_checkpoint* const state = quarry_torch_save_pool(0, kTree);
+  void* expected[] = {output, nullptr};
+  EXPECT_EQ(quarry_torch_pool_has_exactly(0, kTree, expected, 1), 1);
+  EXPECT_EQ(quarry_torch_pool_has_exactly(0, kTree, expected, 2), 0);
+  EXPECT_EQ(quarry_torch_pool_has_exactly(0, kTree, nullptr, 0), 0);
+  capture_begin(kSharedPool);
+  void* first = take(8_MiB);
+  capture_end(kSharedPool);
+  EXPECT_EQ(quarry_torch_pool_has_exactly(0, kTree, expected, 1), 0);
+  give(output);  // its tensor died; the graph writes it at the next launch
+
+  using Told = std::vector<std::pair<void*, quarry_pool_restored>>;
+  Told told;
+  const auto note = [](void* ptr, quarry_pool_restored what, void* user) {
+    static_cast<Told*>(user)->emplace_back(ptr, what);
+  };
+  quarry_torch_restore_pool(0, state, note, &told);
+  EXPECT_EQ(told, (Told{{first, QUARRY_POOL_BLOCK_STALE}, {output, QUARRY_POOL_BLOCK_REVIVED}}));
+  EXPECT_EQ(quarry_torch_pool_has_exactly(0, kTree, expected, 1), 1);
+  capture_begin(kSharedPool);
+  void* second = take(8_MiB);
+  capture_end(kSharedPool);
+  EXPECT_EQ(second, first);
+  give(second);  // nobody else frees it: PyTorch took the deleter of the first away
+  EXPECT_EQ(quarry_torch_pool_has_exactly(0, kTree, expected, 1), 1);
+  give(output);
+  quarry_pool_checkpoint_destroy(state);
+  for (int graph = 0; graph < 3; ++graph)
+    release(0, kSharedPool);
+  EXPECT_EQ(use_count(kSharedPool), 0);
+  EXPECT_EQ(sim().hazard_count(), 0u);
+}
+
+TEST_F(TorchPools, CheckpointsSayWhatIsWrong) {
+  EXPECT_TRUE(says(catch_text([] { quarry_torch_save_pool(0, {0, 9}); }), "does not exist"));
+  EXPECT_TRUE(says(catch_text([] { quarry_torch_save_pool(0, {0, 0}); }), "the default pool"));
+  EXPECT_TRUE(says(catch_text([] {
+                     quarry_torch_pool_has_exactly(0, {0, 9}, nullptr, 0);
+                   }),
+                   "does not exist"));
+  quarry_torch_retain_pool(0, {0, 4}, nullptr);
+  quarry_pool_checkpoint* const state = quarry_torch_save_pool(0, {0, 4});
+  const auto restore_on = [state](int device) {
+    return catch_text([&] { quarry_torch_restore_pool(device, state, nullptr, nullptr); });
+  };
+  EXPECT_TRUE(says(restore_on(1), "the checkpoint is of device 0"));
+  EXPECT_EQ(restore_on(0), "no exception");
+  release(0, {0, 4});
+  EXPECT_TRUE(says(restore_on(0), "does not exist"));
+  quarry_pool_checkpoint_destroy(state);
 }
 
 TEST_F(TorchPools, TheKillSwitchRefusesToCapture) {
