@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // libquarry_torch.so: PyTorch's plug-in class with what it refuses by itself. torch.cuda.MemPool
-// cannot be made with CUDAPluggableAllocator, which has no createOrIncrefPool; all else that a
-// graph or a pool needs are hooks. Built against the installed PyTorch, since a class of its own
+// cannot be made with CUDAPluggableAllocator, which has no createOrIncrefPool, nor can the graph
+// trees of torch.compile save and restore their pool; all else that a graph or a pool needs are
+// hooks. Built against the installed PyTorch, since a class of its own
 // cannot but follow that one's layout.
 #include <torch/csrc/cuda/CUDAPluggableAllocator.h>
 
@@ -9,14 +10,19 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "quarry/quarry_torch.h"
 
 namespace {
 
 using c10::DeviceIndex;
+using c10::cuda::getCurrentCUDAStream;
 using c10::cuda::MempoolId_t;
+using c10::cuda::CUDACachingAllocator::AllocatorState;
+using c10::cuda::CUDACachingAllocator::CheckpointDelta;
 using c10::cuda::CUDACachingAllocator::CUDAAllocator;
 using torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator;
 using CustomAllocator = std::shared_ptr<CUDAAllocator>;
@@ -41,6 +47,33 @@ quarry_pool_options make_options(CustomAllocator* allocator) {
   return options;
 }
 
+// The layout of a pool, in PyTorch's hands.
+class PoolState final : public AllocatorState {
+ public:
+  explicit PoolState(quarry_pool_checkpoint* saved) : saved_(saved) {}
+  ~PoolState() override { quarry_pool_checkpoint_destroy(saved_); }
+  PoolState(const PoolState&) = delete;
+  PoolState& operator=(const PoolState&) = delete;
+
+  const quarry_pool_checkpoint* get() const { return saved_; }
+
+ private:
+  quarry_pool_checkpoint* const saved_;
+};
+
+// Addresses that were allocated before a restore, and those that are so after it. What stays is
+// in both.
+struct Restored {
+  std::vector<void*> before;
+  std::vector<void*> after;
+
+  static void visit(void* ptr, quarry_pool_restored what, void* user) {
+    auto& [before, after] = *static_cast<Restored*>(user);
+    if (what != QUARRY_POOL_BLOCK_REVIVED) before.push_back(ptr);
+    if (what != QUARRY_POOL_BLOCK_STALE) after.push_back(ptr);
+  }
+};
+
 class QuarryAllocator final : public CUDAPluggableAllocator {
  public:
   QuarryAllocator() : CUDAPluggableAllocator(quarry_torch_malloc, quarry_torch_free) {
@@ -57,6 +90,21 @@ class QuarryAllocator final : public CUDAPluggableAllocator {
     set_release_pool(
         [](int device, MempoolId_t id) { quarry_torch_release_pool(device, to_c(id)); });
   }
+
+  // PyTorch's class notes every address in a map under one mutex, and frees no other. Quarry knows
+  // its blocks by itself, also those that a restore revived.
+  c10::DataPtr allocate(size_t bytes) override {
+    const DeviceIndex device = get_current_device();
+    void* const ptr = quarry_torch_malloc(bytes, device, getCurrentCUDAStream(device));
+    return {ptr, ptr, raw_deleter(), c10::Device(c10::DeviceType::CUDA, device)};
+  }
+  void* raw_alloc(size_t bytes) override {
+    return raw_alloc_with_stream(bytes, getCurrentCUDAStream());
+  }
+  void* raw_alloc_with_stream(size_t bytes, cudaStream_t stream) override {
+    return quarry_torch_malloc(bytes, get_current_device(), stream);
+  }
+  void raw_delete(void* ptr) override { quarry_torch_free(ptr, 0, 0, nullptr); }
 
   void createOrIncrefPool(DeviceIndex device, MempoolId_t id, CustomAllocator allocator) override {
     if (allocator == nullptr || getPoolUseCount(device, id) > 0) {
@@ -81,8 +129,42 @@ class QuarryAllocator final : public CUDAPluggableAllocator {
     if (id.first == 0 && id.second == 0) return CUDAPluggableAllocator::emptyCache(id);
     quarry_torch_trim_pool(to_c(id));
   }
+
+  std::shared_ptr<AllocatorState> getCheckpointState(DeviceIndex device, MempoolId_t id) override {
+    return std::make_shared<PoolState>(quarry_torch_save_pool(device, to_c(id)));
+  }
+  // What PyTorch's binding does with the answer: it takes the deleters of stale storages away, all
+  // of which it wants to find in ptrs_freed, and moves those of dataptrs_allocd to the storages
+  // that it was told to. A tensor that is not passed to it keeps the deleter that it has.
+  CheckpointDelta setCheckpointPoolState(DeviceIndex device,
+                                         std::shared_ptr<AllocatorState> state) override {
+    const auto* const saved = dynamic_cast<const PoolState*>(state.get());
+    TORCH_CHECK(saved != nullptr, "the state of a pool is not one that Quarry saved");
+    Restored restored;
+    quarry_torch_restore_pool(device, saved->get(), &Restored::visit, &restored);
+    CheckpointDelta delta;
+    delta.ptrs_freed = std::move(restored.before);
+    delta.dataptrs_allocd.reserve(restored.after.size());
+    for (void* ptr : restored.after) {
+      delta.dataptrs_allocd.emplace_back(ptr, ptr, raw_deleter(),
+                                         c10::Device(c10::DeviceType::CUDA, device));
+    }
+    return delta;
+  }
+  bool checkPoolLiveAllocations(DeviceIndex device, MempoolId_t id,
+                                const std::unordered_set<void*>& expected) override {
+    const std::vector<const void*> blocks(expected.begin(), expected.end());
+    return quarry_torch_pool_has_exactly(device, to_c(id), blocks.data(), blocks.size()) != 0;
+  }
   // There is no history yet.
   bool isHistoryEnabled() override { return false; }
+
+ private:
+  static DeviceIndex get_current_device() {
+    DeviceIndex device = -1;
+    C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+    return device;
+  }
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torch.cuda.MemPool over Quarry, on a machine without a GPU.
+"""torch.cuda.MemPool and checkpoints of pools over Quarry, on a machine without a GPU.
 
 Usage: python_pools_test.py FOLDER_OF_THE_EXAMPLE FOLDER_OF_LIBQUARRY, with fake_cudart preloaded.
 PyTorch's own classes make, use and drop the pools; their memory is the simulated device's. Exits
@@ -158,6 +158,86 @@ def test_a_pool_with_an_allocator_of_its_own():
     expect(len(calls) == 1, calls)  # the block keeps both alive
     free(block)
     expect(calls[1:] == [("free", 20 * MIB, 0)], calls)
+
+
+def view(pointer, size):
+    """A storage that does not own its memory."""
+    return torch._C._construct_storage_from_data_pointer(pointer, torch.device("cuda:0"), size)
+
+
+def make_storage(pool, size):
+    """One of the pool that owns its memory: a restore gives it the deleter of what stays. (The
+    ordinary way asks the driver for a context.)"""
+    with torch.cuda.use_mem_pool(pool, device=0):
+        storage = view(allocate(size), size)
+    restore(torch._C._cuda_getCheckpointState(0, pool.id), [], [storage])
+    return storage
+
+
+def restore(state, stale=(), revived=()):
+    lists = [[storage._cdata for storage in storages] for storages in (stale, revived)]
+    torch._C._cuda_setCheckpointPoolState(0, state, *lists)
+
+
+def has_exactly(pool, storages):
+    pointers = {storage.data_ptr() for storage in storages}
+    return torch._C._cuda_checkPoolLiveAllocations(0, pool.id, pointers)
+
+
+def test_a_pool_goes_back_to_an_earlier_layout():
+    pool = torch.cuda.MemPool()
+    kept, dying = make_storage(pool, 4 * MIB), make_storage(pool, 1000)
+    expect(has_exactly(pool, [kept, dying]), "live allocations")
+    expect(not has_exactly(pool, [kept]), "one too few")
+    state = torch._C._cuda_getCheckpointState(0, pool.id)
+    revived = view(dying.data_ptr(), 1000)
+    del dying
+    stale = make_storage(pool, 8 * MIB)
+    expect(has_exactly(pool, [kept, stale]), "live allocations")
+    expect(not torch._C._has_Standard_Deleter(revived._cdata), "a deleter of a view")
+    restore(state, [stale], [revived])
+    expect(has_exactly(pool, [kept, revived]), "the layout of then")
+    expect(torch._C._has_Standard_Deleter(revived._cdata), "a deleter of what is revived")
+    expect(not torch._C._has_Standard_Deleter(stale._cdata), "no deleter of what is stale")
+    again = make_storage(pool, 8 * MIB)
+    expect(again.data_ptr() == stale.data_ptr(), "the memory of what is stale")
+    del stale
+    expect(has_exactly(pool, [kept, revived, again]), "a stale storage frees nothing")
+    del revived
+    expect(has_exactly(pool, [kept, again]), "a revived one does")
+    del kept
+    expect(has_exactly(pool, [again]), "as does one that stayed")
+    del again
+    expect(has_exactly(pool, []), "nothing")
+
+
+def test_dead_blocks_are_freed_by_hand():
+    """As graph trees do: nothing is stale, and what has died since is revived, then deleted."""
+    pool = torch.cuda.MemPool()
+    live, dead = make_storage(pool, 1000), make_storage(pool, 1000)
+    state = torch._C._cuda_getCheckpointState(0, pool.id)
+    pointers = live.data_ptr(), dead.data_ptr()
+    del live, dead
+    for _ in range(3):
+        live = view(pointers[0], 1000)
+        restore(state, [], [live])
+        free(pointers[1])
+        expect(has_exactly(pool, [live]), "what is alive")
+        del live
+        expect(has_exactly(pool, []), "nothing")
+    restore(state)  # in nobody's hands
+    expect(get_pool(pool)["allocated_blocks"] == 2, get_pool(pool))
+    name = pool.id
+    del pool
+    text = catch(lambda: restore(state))
+    expect("was released" in text, text)
+    for pointer in pointers:
+        free(pointer)
+    torch.cuda.empty_cache()
+    expect(tuple(name) not in quarry_allocator.pool_stats(), name)
+    for call in (lambda: restore(state), lambda: torch._C._cuda_getCheckpointState(0, name)):
+        text = catch(call)
+        expect("does not exist" in text, text)
 
 
 if len(sys.argv) > 3:
