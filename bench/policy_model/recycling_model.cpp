@@ -9,13 +9,6 @@
 #include "core/size_policy.hpp"
 
 namespace quarry::policy_model {
-namespace {
-
-// Holes of at least this many bytes have no end, for what new extents may fill.
-constexpr Bytes kOpenHole = 1_GiB;
-
-}  // namespace
-
 RecyclingModel::RecyclingModel(const PolicyTrace& trace, const RecyclingOptions& options)
     : options_(options),
       live_(trace.slot_count),
@@ -166,9 +159,8 @@ void RecyclingModel::fill_hole(Filling& filling, Gap hole, StreamSet movable) {
   const Address end = round_up(std::min(hole.end(), filling.end), kExtentPage);
   while (hole.begin < end) {
     const Bytes left = calculate_left();
-    const Bytes room = std::min(hole.size, kOpenHole);
     const Bytes fresh =
-        calculate_new_extent(get_regular_extent(filling), end - hole.begin, room, left);
+        calculate_new_extent(get_regular_extent(filling), end - hole.begin, hole.size, left);
     Bytes mapped = 0;
     if (fresh > left && options_.recycle != Recycle::kOff) {
       if (filling.victims.empty()) list_victims(filling, movable);
