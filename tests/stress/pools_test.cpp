@@ -2,7 +2,9 @@
 // Private pools, routes and captures of many threads at once. The threads keep the promises of
 // users of graphs (tests/model/graphs.hpp): whatever goes wrong is the allocator's fault.
 #include <atomic>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/stress/stress_world.hpp"
 
@@ -248,6 +250,65 @@ TEST(PoolStressTest, ThreadsThatCaptureDisturbNobodyAndAreNotDisturbed) {
   EXPECT_GT(reached.filter_calls.load(), 200u);
   world.finish();
 }
+
+// Captures again and again into one pool, beside threads that allocate and empty the cache.
+class CaptureStressTest : public testing::TestWithParam<bool> {};
+
+TEST_P(CaptureStressTest, CapturesGoOnBesideOrdinaryTraffic) {
+  World world(2_GiB);
+  Config config;
+  config.thread_cache = GetParam();
+  world.allocator().configure(config);
+  yield_in_slow_calls(world);
+  EXPECT_TRUE(world.allocator().retain_pool(0, kSharedByGraphs).is_ok());
+  std::atomic<bool> is_over{false};
+  World::run_threads(
+      [&](int number) {
+        model::Entropy entropy(static_cast<std::uint64_t>(number) + 70);
+        const StreamRef stream = world.sim().create_stream(0, sim::StreamKind::kNonBlocking);
+        const auto work = [&](Bytes bytes) {
+          std::vector<Held> held;
+          for (int i = 0; i < 8; ++i) {
+            if (const auto block = world.allocate(stream, 1 + entropy.below(bytes)))
+              held.push_back(*block);
+          }
+          for (const Held& block : held)
+            world.free(block);
+        };
+        if (number > 0) {
+          while (!is_over.load()) {
+            work(entropy.chance(20) ? 32_MiB : 256_KiB);
+            if (entropy.chance(6)) static_cast<void>(world.allocator().empty_cache(0));
+          }
+        }
+        for (int round = 0; round < 3000 && number == 0; ++round) {
+          const Route route{Route::Kind::kCapture, 0, kSharedByGraphs, stream.handle, {}};
+          EXPECT_TRUE(world.allocator().begin_pool(route).is_ok());
+          EXPECT_EQ(world.sim().begin_capture(stream, CaptureMode::kGlobal), DriverCode::kSuccess);
+          const auto kept = world.allocate(stream, 8_MiB);
+          work(9_MiB);
+          const auto graph = world.sim().end_capture(stream);
+          EXPECT_TRUE(graph.is_ok()) << describe(graph.code);
+          EXPECT_TRUE(world.allocator().end_pool(0, kSharedByGraphs).is_ok());
+          if (graph.is_ok()) {
+            EXPECT_EQ(world.sim().launch_graph(graph.value, stream), DriverCode::kSuccess);
+            static_cast<void>(world.sim().user_synchronizes(stream));
+            EXPECT_EQ(world.sim().destroy_graph(graph.value), DriverCode::kSuccess);
+          }
+          if (kept) world.free(*kept);
+        }
+        is_over = true;
+        EXPECT_TRUE(world.allocator().retire_stream(stream).is_ok());
+      },
+      4);
+  EXPECT_TRUE(world.allocator().release_pool(0, kSharedByGraphs).is_ok());
+  EXPECT_TRUE(world.allocator().empty_cache(0).is_ok());
+  world.finish();
+}
+
+INSTANTIATE_TEST_SUITE_P(ThreadCache, CaptureStressTest, testing::Bool(), [](const auto& tested) {
+  return std::string(tested.param ? "On" : "Off");
+});
 
 // A route ends, and its pool goes, while requests of others are on their way by it.
 TEST(PoolStressTest, ARouteThatEndsUnderRequestsLeavesThemToTheDefaultPool) {
