@@ -61,18 +61,19 @@ void check(CUresult code, const char* call) {
 }  // namespace
 
 // The member's name, and the symbol of the version that its type is of.
-#define GPU_ENTRIES(X)                                                                         \
-  X(Init, cuInit)                                                                              \
-  X(DeviceGet, cuDeviceGet) X(Retain, cuDevicePrimaryCtxRetain)                                \
-      X(Release, cuDevicePrimaryCtxRelease) X(SetCurrent, cuCtxSetCurrent)                     \
-          X(LoadModule, cuModuleLoadData) X(GetFunction, cuModuleGetFunction)                  \
-              X(CreateStream, cuStreamCreate) X(DestroyStream, cuStreamDestroy)                \
-                  X(Synchronize, cuStreamSynchronize) X(Launch, cuLaunchKernel)                \
-                      X(BeginCapture, cuStreamBeginCapture) X(EndCapture, cuStreamEndCapture)  \
-                          X(Instantiate, cuGraphInstantiateWithFlags)                          \
-                              X(LaunchGraph, cuGraphLaunch) X(DestroyGraph, cuGraphDestroy)    \
-                                  X(DestroyExec, cuGraphExecDestroy) X(ToDevice, cuMemcpyHtoD) \
-                                      X(ToHost, cuMemcpyDtoH)
+#define GPU_ENTRIES(X)                                                                      \
+  X(Init, cuInit)                                                                           \
+  X(DeviceGet, cuDeviceGet)                                                                 \
+  X(Retain, cuDevicePrimaryCtxRetain) X(Release, cuDevicePrimaryCtxRelease)                 \
+      X(SetCurrent, cuCtxSetCurrent) X(LoadModule, cuModuleLoadData)                        \
+          X(GetFunction, cuModuleGetFunction) X(CreateStream, cuStreamCreate)               \
+              X(DestroyStream, cuStreamDestroy) X(Synchronize, cuStreamSynchronize)         \
+                  X(Launch, cuLaunchKernel) X(BeginCapture, cuStreamBeginCapture)           \
+                      X(EndCapture, cuStreamEndCapture)                                     \
+                          X(Instantiate, cuGraphInstantiateWithFlags)                       \
+                              X(LaunchGraph, cuGraphLaunch) X(DestroyGraph, cuGraphDestroy) \
+                                  X(DestroyExec, cuGraphExecDestroy)                        \
+                                      X(ToDevice, cuMemcpyHtoDAsync) X(ToHost, cuMemcpyDtoH)
 
 struct Gpu::Entries {
 #define GPU_DECLARE(member, name) decltype(&name) member = nullptr;
@@ -152,9 +153,12 @@ void Gpu::synchronize() {
 }
 
 void Gpu::copy_to_device(void* to, const std::vector<std::uint32_t>& words) {
-  synchronize();
-  check(cuda_->ToDevice(reinterpret_cast<CUdeviceptr>(to), words.data(), 4 * words.size()),
-        "cuMemcpyHtoD");
+  // On the stream: cuMemcpyHtoD may return before the memory is written, and a non-blocking stream
+  // does not wait for it.
+  check(
+      cuda_->ToDevice(reinterpret_cast<CUdeviceptr>(to), words.data(), 4 * words.size(), stream_),
+      "cuMemcpyHtoDAsync");
+  synchronize();  // until when `words` must stay
 }
 
 std::vector<std::uint32_t> Gpu::copy_to_host(const void* from, std::size_t count) {
