@@ -10,9 +10,12 @@ namespace quarry {
 
 DriverResult<CaptureId> find_active_capture(Driver& driver, StreamRef stream) noexcept {
   if (is_driver_callback_thread()) return CaptureId::kNone;
-  const auto info = driver.get_capture_info(stream);
+  const auto status = driver.get_capture_status(stream);
   // The legacy stream, while a blocking one captures; itself it never does.
-  if (info.code == DriverCode::kCaptureImplicit) return CaptureId::kNone;
+  if (status.code == DriverCode::kCaptureImplicit) return CaptureId::kNone;
+  if (!status.is_ok()) return status.code;
+  if (status.value != CaptureStatus::kActive) return CaptureId::kNone;
+  const auto info = driver.get_capture_info(stream);
   if (!info.is_ok()) return info.code;
   return info.value.status == CaptureStatus::kActive ? info.value.id : CaptureId::kNone;
 }

@@ -47,6 +47,7 @@ enum class AutomaticPools {
 
 // The number of the capture that the stream is in and that was not lost. In a driver callback,
 // which may not ask, none: its requests are for work outside of captures. An error: not known.
+// To be asked by threads that work in the capture, if there is one: see Driver::get_capture_info.
 DriverResult<CaptureId> find_active_capture(Driver& driver, StreamRef stream) noexcept;
 // What a request is told that depends on it.
 Status describe_unknown_capture(DriverCode code);

@@ -21,7 +21,16 @@ DriverResult<CaptureId> ServedCaptures::find(const Stream& stream) const noexcep
   return find_active_capture(driver_, stream.ref);
 }
 
+// The calling thread.
+bool ServedCaptures::works_in(CaptureId id) const noexcept {
+  const std::uint64_t self = get_thread_token();
+  return std::ranges::any_of(captures_, [&](const Capture& capture) {
+    return capture.id == id && std::ranges::find(capture.threads, self) != capture.threads.end();
+  });
+}
+
 bool ServedCaptures::is_in(const Stream& stream, CaptureId capture) const noexcept {
+  if (!works_in(capture)) return false;
   const auto found = find(stream);
   return found.is_ok() && found.value == capture;
 }
@@ -50,7 +59,15 @@ ServedCaptures::Capture& ServedCaptures::get(Stream& stream, CaptureId id, PoolI
 }
 
 void ServedCaptures::note(Stream& stream, CaptureId id, PoolId pool) {
-  get(stream, id, pool).thread = get_thread_token();
+  const std::uint64_t self = get_thread_token();
+  for (Capture& capture : captures_) {
+    if (capture.stream == &stream && capture.id != id) capture.is_over = true;
+  }
+  Capture& capture = get(stream, id, pool);
+  capture.thread = self;
+  if (std::ranges::find(capture.threads, self) == capture.threads.end()) {
+    capture.threads.push_back(self);
+  }
 }
 
 void ServedCaptures::wait(Block& block, Stream& stream, CaptureId id, PoolId pool) {
@@ -71,10 +88,7 @@ bool ServedCaptures::wait_in_order(Block& block, Stream& stream, CaptureId id, P
 }
 
 bool ServedCaptures::has_ended(const Capture& capture) const noexcept {
-  const Stream& stream = *capture.stream;
-  if (!stream.is_live()) return true;
-  const auto now = find(stream);
-  return can_ask(stream) && now.is_ok() && now.value != capture.id;
+  return capture.is_over || !may_be_in_capture(*capture.stream);
 }
 
 void ServedCaptures::drop_waits(std::vector<Block*>& blocks, std::size_t from) {

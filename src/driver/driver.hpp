@@ -82,7 +82,8 @@ class Driver {
   // captures; harmless in both cases. On a destroyed stream the real driver crashes.
   virtual DriverResult<CaptureStatus> get_capture_status(StreamRef stream) noexcept = 0;
   // As get_capture_status, and which capture it is. In an active capture kNotSupported before CUDA
-  // 11.3.
+  // 11.3. Not while another thread ends that capture: the driver crashes (580.159, every second
+  // run of a storm); get_capture_status may be asked at any time.
   virtual DriverResult<CaptureInfo> get_capture_info(StreamRef stream) noexcept = 0;
   // The driver's unique id of a stream: never reused, and different for each thread's per-thread
   // default stream. Loses a capture of that stream: ask get_capture_status first.

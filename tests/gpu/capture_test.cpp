@@ -244,5 +244,40 @@ TEST(GpuCaptureStorm, CapturesOfOneThreadSurviveTheTrafficOfOthers) {
   device.allocator().validate();
 }
 
+// What the core relies on for streams of other threads (served_captures.hpp). Of the two questions
+// this one may be asked at any time.
+TEST(GpuCaptureStorm, WhetherAStreamCapturesMayBeAskedWhileItsCaptureEnds) {
+  constexpr int kAskers = 3;
+  constexpr int kCaptures = 5000;
+  Device device(true);
+  const StreamRef stream = make_stream();
+  std::atomic<bool> is_over{false};
+  std::atomic<std::uint64_t> active{0};
+  std::atomic<std::uint64_t> failed{0};
+  std::vector<std::thread> askers;
+  for (int i = 0; i < kAskers; ++i) {
+    askers.emplace_back([&] {
+      while (!is_over) {
+        const auto status = device.driver().get_capture_status(stream);
+        failed += status.is_ok() ? 0 : 1;
+        active += status.value == CaptureStatus::kActive ? 1 : 0;
+      }
+    });
+  }
+  for (int i = 0; i < kCaptures; ++i) {
+    ASSERT_EQ(begin_capture(get_handle(stream), i % 3), 0);
+    Graph graph(get_handle(stream));
+    EXPECT_EQ(graph.code(), 0);
+  }
+  is_over = true;
+  for (std::thread& asker : askers)
+    asker.join();
+  EXPECT_EQ(failed.load(), 0u);
+  EXPECT_GT(active.load(), 0u);
+  std::printf("captures=%d asked=active %llu times by %d threads\n", kCaptures,
+              static_cast<unsigned long long>(active.load()), kAskers);
+  device.end_stream(stream);
+}
+
 }  // namespace
 }  // namespace quarry::gpu

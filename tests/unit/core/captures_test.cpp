@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the allocator believes of captures when the driver does not say, and what pools lend when
 // it must be waited for.
+#include <thread>
+
 #include "tests/support/capture_scenario.hpp"
 
 namespace quarry::test {
@@ -13,8 +15,9 @@ class UnknownCaptureTest : public testing::Test {
   UnknownCaptureTest() { s_.retain_pool(kP); }
   // The driver does not say any more whether a stream captures.
   void fail_questions() {
-    s_.sim().fail_calls_if(
-        DriverEntry::kGetCaptureInfo, [](Bytes) { return true; }, DriverCode::kUnknown);
+    for (const auto entry : {DriverEntry::kGetCaptureStatus, DriverEntry::kGetCaptureInfo})
+      s_.sim().fail_calls_if(
+          entry, [](Bytes) { return true; }, DriverCode::kUnknown);
   }
   CaptureScenario s_;
   const StreamHandle side_ = s_.make_stream();
@@ -61,6 +64,55 @@ TEST_F(UnknownCaptureTest, ACaptureHasNotEnded) {
   EXPECT_EQ(s_.stats().pending_bytes, pending);
   EXPECT_NE(s_.malloc(8_MiB, side_), shared);
   s_.fork(other, side_);
+  EXPECT_NE(s_.end_capture(side_, kP), sim::GraphId::kNone);
+}
+
+// The driver crashes if it is asked which capture a stream is in while another thread ends that.
+class CaptureOfAnotherThread : public testing::Test {
+ protected:
+  // In another thread: what does not work in the capture, and what frees a block of its.
+  void work_beside(Address of_capture) {
+    std::thread([&] {
+      const StreamHandle own = s_.make_stream();
+      s_.free(s_.malloc(1_MiB, own));
+      s_.free(of_capture);
+      s_.free(s_.malloc(8_MiB, own));
+      s_.empty_cache();
+      s_.pool(kP);
+      s_.stats();
+    }).join();
+  }
+  CaptureScenario s_;
+  const StreamHandle side_ = s_.make_stream();
+};
+
+TEST_F(CaptureOfAnotherThread, IsNotAskedWhichItIs) {
+  const StreamHandle other = s_.make_stream();
+  s_.retain_pool(kP);
+  s_.begin_capture(side_, kP);
+  const Address own = s_.malloc(1_MiB, side_);
+  const Address shared = s_.malloc(1_MiB, side_);
+  s_.fork(side_, other);
+  s_.record(shared, other);
+  s_.free(shared);
+  s_.sim().reset_call_counts();
+  work_beside(own);
+  EXPECT_EQ(s_.calls(DriverEntry::kGetCaptureInfo), 0u);
+  EXPECT_NE(s_.malloc(1_MiB, side_), own);  // it may have been used outside: that is not done
+  s_.fork(other, side_);
+  EXPECT_NE(s_.end_capture(side_, kP), sim::GraphId::kNone);
+}
+
+// One that has had memory for the capture works in it.
+TEST_F(CaptureOfAnotherThread, IsThatOfAThreadThatAsksForMemoryInIt) {
+  s_.retain_pool(kP);
+  s_.begin_capture(side_, kP, CaptureMode::kRelaxed);
+  const Address first = s_.malloc(1_MiB, side_);
+  std::thread([&] {
+    s_.malloc(1_MiB, side_);
+    s_.free(first);
+  }).join();
+  EXPECT_EQ(s_.malloc(1_MiB, side_), first);
   EXPECT_NE(s_.end_capture(side_, kP), sim::GraphId::kNone);
 }
 
