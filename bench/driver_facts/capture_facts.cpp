@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Section "captures": runs every cell of the capture matrix and tells it, calls that behave alike
-// in one row; and what happens to calls on a destroyed stream.
+// in one row; and what happens to calls on a destroyed stream. The races are those of
+// capture_race_facts.cpp.
 #include <map>
 
 #include "bench/driver_facts/capture_scene.hpp"
@@ -215,9 +216,12 @@ int run_destroyed_stream_cell(const std::string& name) {
   return call(stream, event.get());
 }
 
-void measure_captures(Recorder& recorder, const SectionOptions&) {
-  measure_matrix(recorder);
-  measure_destroyed_streams(recorder);
+void measure_captures(Recorder& recorder, const SectionOptions& options) {
+  if (!options.only_capture_races) {
+    measure_matrix(recorder);
+    measure_destroyed_streams(recorder);
+  }
+  measure_capture_races(recorder);
 }
 
 }  // namespace quarry::facts

@@ -27,8 +27,10 @@ struct Arguments {
   bool is_markdown = false;
   unsigned rounds = 2000;
   std::vector<std::string> only;
+  bool only_capture_races = false;
   std::string section;
   std::string cell;
+  std::string race;
 };
 
 const Section* find_section(const std::string& name) {
@@ -55,7 +57,7 @@ int run_section(const Section& section, const Arguments& arguments) {
     require(load_work_kernels(), "loading kernels");
     require(load_alias_kernels(), "loading kernels");
   });
-  section.measure(recorder, {arguments.rounds});
+  section.measure(recorder, {arguments.rounds, arguments.only_capture_races});
   recorder.save();
   return 0;
 }
@@ -67,12 +69,18 @@ int run_cell(const Arguments& arguments) {
   return 0;
 }
 
+int run_race(const Arguments& arguments) {
+  run_capture_race(arguments.race, arguments.json);
+  return 0;
+}
+
 FactSheet run_section_in_child(const Section& section, const Arguments& arguments,
                                bool& is_skipped) {
   const AnswerFile answer;
-  const ChildResult child = run_child({"--section", section.name, "--json", answer.path(),
-                                       "--rounds", std::to_string(arguments.rounds)},
-                                      kSectionLimitS);
+  std::vector<std::string> words = {"--section",   section.name, "--json",
+                                    answer.path(), "--rounds",   std::to_string(arguments.rounds)};
+  if (arguments.only_capture_races) words.emplace_back("--capture-races");
+  const ChildResult child = run_child(words, kSectionLimitS);
   is_skipped = child.status == kSkipped && child.signal == 0;
   FactSheet sheet{section.name, section.title, section.about, {}, {}, {}};
   const std::vector<FactSheet> sheets = parse_json(answer.read());
@@ -123,14 +131,20 @@ int run(int argc, char** argv) {
       ->check(CLI::Range(1u, 1000000u))
       ->capture_default_str();
   app.add_option("--only", arguments.only, "these sections only")->check(CLI::IsMember(names));
+  app.add_flag("--capture-races", arguments.only_capture_races,
+               "of the captures, only what is asked while they begin and end");
   app.add_option("--section", arguments.section, "run one section in this process")
       ->check(CLI::IsMember(names))
       ->group("For the program's own children");
   app.add_option("--cell", arguments.cell, "make one call on a destroyed stream")
       ->check(CLI::IsMember(get_destroyed_stream_cells()))
       ->group("For the program's own children");
+  app.add_option("--race", arguments.race, "ask about a stream while its captures begin and end")
+      ->check(CLI::IsMember(get_capture_races()))
+      ->group("For the program's own children");
   CLI11_PARSE(app, argc, argv);
   if (!arguments.cell.empty()) return run_cell(arguments);
+  if (!arguments.race.empty()) return run_race(arguments);
   if (!arguments.section.empty()) return run_section(*find_section(arguments.section), arguments);
   return run_all(arguments);
 }

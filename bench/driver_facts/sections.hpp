@@ -9,6 +9,7 @@ namespace quarry::facts {
 
 struct SectionOptions {
   unsigned alias_rounds = 0;
+  bool only_capture_races = false;  // of the captures
 };
 
 // In a context on device 0, with all kernels loaded.
@@ -72,5 +73,11 @@ constexpr Section kSections[] = {
 // the named one and returns the driver's code, if it returns.
 const std::vector<std::string>& get_destroyed_stream_cells();
 int run_destroyed_stream_cell(const std::string& name);
+
+// Calls that ask about a stream while another thread begins and ends its captures, each tried in
+// a child process, which counts in the file (race_counts.hpp). The table is the captures' last.
+const std::vector<std::string>& get_capture_races();
+void run_capture_race(const std::string& name, const std::string& counts_path);
+void measure_capture_races(Recorder& recorder);
 
 }  // namespace quarry::facts
