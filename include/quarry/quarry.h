@@ -284,7 +284,8 @@ QUARRY_API quarry_status quarry_reset_accumulated_stats(int device);
 // logged and dropped. `user` is passed through.
 
 typedef enum quarry_oom_reason {
-  QUARRY_OOM_DEVICE_FULL = 0,     // the driver has no more, and too little is cached
+  QUARRY_OOM_DEVICE_FULL = 0,     // the driver (or a pool's own functions) has no more, and too
+                                  // little is cached that this request may have
   QUARRY_OOM_FRAGMENTATION = 1,   // enough is cached, but no free block is large enough
   QUARRY_OOM_STRANDED = 2,        // a large enough block is cached, but for another stream
   QUARRY_OOM_LIMIT = 3,           // the limit or fraction of this process

@@ -88,10 +88,13 @@ OomReport DeviceAllocator::make_oom_report(const Request& request) const {
   report.largest_free_block = std::max(find_largest_free(*request.pool, *request.stream),
                                        find_largest_free(*request.pool, streams_.idle()));
   for (const auto& [id, pool] : private_pools_) {
-    report.private_cached_bytes +=
+    const auto cached =
         static_cast<Bytes>(pool->stats.reserved_bytes.current - pool->stats.active_bytes.current);
+    report.private_cached_bytes += cached;
+    if (pool.get() != request.pool) report.others_cached_bytes += cached;
   }
   report.pool = request.pool->id;
+  report.has_own_functions = request.pool->options.backend.is_set();
   report.pool_reserved_bytes = static_cast<Bytes>(request.pool->stats.reserved_bytes.current);
   report.pool_limit_bytes = request.pool->options.limit_bytes;
   if (has_limit()) report.limit_bytes = calculate_allowed_bytes();

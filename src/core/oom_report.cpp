@@ -31,12 +31,17 @@ bool was_refused_by_limit(const OomReport& report) {
 
 OomReport::Reason find_reason(const OomReport& report, bool is_free_forbidden) {
   using Reason = OomReport::Reason;
+  if (report.has_own_functions)
+    return was_refused_by_limit(report) ? Reason::kLimit : Reason::kDeviceFull;
   if (report.segment_bytes > report.device_total_bytes) return Reason::kImpossible;
   if (is_free_forbidden && report.cached_bytes > 0) return Reason::kFreeForbidden;
   if (was_refused_by_limit(report)) return Reason::kLimit;
-  if (report.cached_bytes < report.rounded_bytes) return Reason::kDeviceFull;
-  return find_largest_of_others(report) >= report.rounded_bytes ? Reason::kStranded
-                                                                : Reason::kFragmentation;
+  if (report.cached_bytes < report.rounded_bytes + report.others_cached_bytes)
+    return Reason::kDeviceFull;
+  // The caches by stream are the default pool's.
+  return report.pool.is_default() && find_largest_of_others(report) >= report.rounded_bytes
+             ? Reason::kStranded
+             : Reason::kFragmentation;
 }
 
 std::string get_advice(const OomReport& report) {
@@ -63,8 +68,18 @@ std::string get_advice(const OomReport& report) {
     case OomReport::Reason::kDeviceFull:
       break;
   }
+  if (report.has_own_functions) {
+    return fmt::format("The functions that pool {} gets its memory from gave no more.",
+                       to_text(report.pool));
+  }
   if (report.external_bytes > report.reserved_bytes) {
     return "Most of the device is in use by others than this allocator.";
+  }
+  if (report.others_cached_bytes >= report.rounded_bytes) {
+    return fmt::format(
+        "{} are cached in other private pools, which alone may use them: release pools whose "
+        "graphs are gone, or let graphs share one.",
+        format_bytes(report.others_cached_bytes));
   }
   return "Live blocks fill the device: free some, or make requests smaller.";
 }

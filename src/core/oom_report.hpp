@@ -15,8 +15,9 @@ namespace quarry {
 
 struct OomReport {
   enum class Reason {
-    kDeviceFull,     // the driver has no more, and too little is cached
-    kFragmentation,  // enough is cached, but no free block of this stream is large enough
+    kDeviceFull,     // the driver, or the pool's own functions, have no more, and too little is
+                     // cached where this request may have it
+    kFragmentation,  // enough is, but no free block of this stream is large enough
     kStranded,       // a large enough block is cached, but for another stream
     kLimit,          // the limit or fraction set for this process refused it
     kFreeForbidden,  // cached memory could not be given back: the caller holds the driver-free
@@ -39,7 +40,9 @@ struct OomReport {
   Bytes largest_free_block = 0;    // of this stream or idle
   Bytes limit_bytes = kUnlimited;  // of the process; kUnlimited without one
   Bytes private_cached_bytes = 0;  // of cached_bytes, in private pools
+  Bytes others_cached_bytes = 0;   // of these, in pools that the request was not for
   PoolId pool;                     // that the request was for
+  bool has_own_functions = false;  // which its segments come from, instead of the driver
   Bytes pool_reserved_bytes = 0;
   Bytes pool_limit_bytes = kUnlimited;
   std::vector<StreamCache> caches;  // by stream, largest first

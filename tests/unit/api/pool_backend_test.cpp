@@ -124,6 +124,7 @@ TEST_F(PoolBackend, AThrowOutOfAllocateIsNoMore) {
   EXPECT_EQ(quarry_pool_malloc(pool, &ptr, 4_MiB, nullptr), QUARRY_ERROR_OUT_OF_MEMORY);
   EXPECT_NE(testing::internal::GetCapturedStderr().find("the backend threw"), std::string::npos);
   EXPECT_EQ(ptr, nullptr);
+  EXPECT_TRUE(error_says("gets its memory from gave no more"));
   EXPECT_GE(backend_.allocs, 1);
   backend_.throws = false;
   quarry_free(take(pool, 4_MiB));

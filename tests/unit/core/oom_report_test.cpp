@@ -76,6 +76,32 @@ TEST_F(OomReportTest, AFittingBlockOfAnotherStreamIsStranded) {
   EXPECT_EQ(find_reason(), Reason::kStranded);
 }
 
+TEST_F(OomReportTest, WhatOtherPoolsCacheIsNotEnoughInPieces) {
+  cache(200_MiB, 120_MiB, 0x10);
+  report_.private_cached_bytes = report_.others_cached_bytes = 150_MiB;
+  EXPECT_EQ(find_reason(), Reason::kDeviceFull);
+  EXPECT_NE(format(report_).find("150.00 MiB are cached in other private pools"),
+            std::string::npos);
+  report_.others_cached_bytes = 100_MiB;
+  EXPECT_EQ(find_reason(), Reason::kFragmentation) << "a pool's own pieces, or the default pool's";
+}
+
+TEST_F(OomReportTest, AFittingBlockOfTheDefaultPoolIsNotStrandedForAPrivateOne) {
+  cache(200_MiB, 120_MiB, 0x20);
+  report_.pool = PoolId{0, 7};
+  EXPECT_EQ(find_reason(), Reason::kFragmentation);
+}
+
+TEST_F(OomReportTest, FunctionsOfAPoolThatGaveNoMoreAreNamed) {
+  cache(200_MiB, 120_MiB, 0x10);
+  report_.pool = PoolId{0, 7};
+  report_.has_own_functions = true;
+  EXPECT_EQ(find_reason(true), Reason::kDeviceFull);
+  EXPECT_NE(format(report_).find("The functions that pool"), std::string::npos);
+  report_.pool_limit_bytes = 10_MiB;
+  EXPECT_EQ(find_reason(), Reason::kLimit);
+}
+
 TEST_F(OomReportTest, TheLimitIsNamedWhenItRefused) {
   report_.limit_bytes = 1000_MiB;
   EXPECT_EQ(find_reason(), Reason::kLimit);
