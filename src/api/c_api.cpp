@@ -50,7 +50,10 @@ Result<ProcessOptions> read_options(const quarry_init_options& given) {
   auto options = read_environment();
   if (!options.is_ok()) return options;
   ProcessOptions merged = options.value();
-  if (known.conf != nullptr) merged.conf = known.conf;
+  if (known.conf != nullptr) {
+    merged.conf = known.conf;
+    merged.conf_source = "options->conf";
+  }
   const int driver = read_enum(known.driver);
   if (driver == QUARRY_DRIVER_CUDA) merged.driver = DriverKind::kCuda;
   if (driver == QUARRY_DRIVER_SIM) merged.driver = DriverKind::kSim;

@@ -219,7 +219,7 @@ constexpr ConfigOption kOptions[] = {
        return expect_only(i, "plain", {"auto", "expandable"}, kNotYetExpandable);
      }},
     {"expandable_segments", "True or False", "False", "False",
-     "Upstream's name of segments: False is segments:plain.",
+     "PyTorch's name of segments: False is segments:plain.",
      [](const ConfigItem& i, Config&) {
        return expect_only(i, "False", {"True"}, kNotYetExpandable);
      }},
@@ -227,7 +227,7 @@ constexpr ConfigOption kOptions[] = {
      "Serve repeated sizes from magazines of the calling thread, without a lock.",
      [](const ConfigItem& i, Config& c) { return read_bool(i, c.thread_cache); }},
     {"backend", "word", "native", "native",
-     "Upstream's choice of allocator: native is Quarry's own, the only one here.",
+     "PyTorch's choice of allocator: native is Quarry's own, the only one here.",
      [](const ConfigItem& i, Config&) {
        return expect_only(i, "native", {"cudaMallocAsync"},
                           "is the driver's own allocator; Quarry has only the native backend");
@@ -235,7 +235,7 @@ constexpr ConfigOption kOptions[] = {
     {"release_lock_on_cudamalloc", "True or False", "True", "True",
      "No lock is held during driver allocations; Quarry always works so.", apply_release_lock},
     {"release_lock_on_hipmalloc", "True or False", "True", "True",
-     "Upstream's second name of release_lock_on_cudamalloc.", apply_release_lock},
+     "PyTorch's second name of release_lock_on_cudamalloc.", apply_release_lock},
 };
 
 // Keys of upstream's and of later versions, so that a message can say more than "unknown".

@@ -125,7 +125,7 @@ void warn_of_no_effect(const Config& config, const Occurrences& named,
   if (named.find("roundup_power2_divisions") != nullptr && config.upstream_quirks &&
       has_division_of_one(config)) {
     out.emplace_back(
-        "roundup_power2_divisions: a division of 1 rounds nothing, as upstream; with "
+        "roundup_power2_divisions: a division of 1 rounds nothing, as in PyTorch; with "
         "upstream_quirks:False it rounds to the next power of two");
   }
   if (named.find("max_non_split_rounding_mb") != nullptr && config.max_split_bytes == kUnlimited) {

@@ -90,6 +90,7 @@ Result<ProcessOptions> read_environment() {
 Result<ProcessOptions> read_environment(const LookUpVariable& look_up) {
   ProcessOptions options;
   options.conf = look_up("QUARRY_CONF");
+  options.conf_source = "QUARRY_CONF";
   for (const auto read : {read_driver, read_sim_options, read_kill_switch}) {
     if (Status status = read(look_up, options); !status.is_ok()) return status;
   }

@@ -20,6 +20,7 @@ enum class DriverKind { kCuda, kSim };
 
 struct ProcessOptions {
   std::string conf;
+  std::string conf_source;  // who said it, for errors; empty if that is plain
   DriverKind driver = DriverKind::kCuda;
   int sim_device_count = 1;
   Bytes sim_memory_bytes = 0;  // 0: the simulated device's own default

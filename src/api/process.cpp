@@ -166,8 +166,10 @@ Result<Config> read_config(const ProcessOptions& options) {
     log_warnings(parsed.value().warnings);
     return parsed.value().config;
   }
-  if (!options.is_disabled) return std::move(parsed).status();
-  log_warnings({std::string(parsed.status().message())});
+  std::string text(parsed.status().message());
+  if (!options.conf_source.empty()) text = options.conf_source + ": " + text;
+  if (!options.is_disabled) return Status(parsed.status().code(), std::move(text));
+  log_warnings({std::move(text)});
   return Config{};
 }
 

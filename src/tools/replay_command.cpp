@@ -152,7 +152,8 @@ void add_options(CLI::App& command, ReplayCommandLine& line) {
   command
       .add_option("--conf", line.confs,
                   std::string("Configuration of the allocator, in the grammar of QUARRY_CONF "
-                              "(quarry --help-conf); several are compared. Default: ") +
+                              "(quarry --help-conf), which is not read; several are compared. "
+                              "Default: ") +
                       kDefaultReplayConf + ", which decides as PyTorch does")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
