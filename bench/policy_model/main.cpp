@@ -46,7 +46,11 @@ int run(const Command& command) {
 template <class Value>
 void add_choice(CLI::App& app, const std::string& name, Value& value,
                 const std::map<std::string, Value>& choices, const std::string& text) {
-  app.add_option(name, value, text)->transform(CLI::CheckedTransformer(choices));
+  std::vector<std::string> words;
+  for (const auto& choice : choices)
+    words.push_back(choice.first);
+  const auto set = [&value, choices](const std::string& word) { value = choices.at(word); };
+  app.add_option_function<std::string>(name, set, text)->check(CLI::IsMember(words));
 }
 
 void add_recycling_options(CLI::App& app, RecyclingOptions& options) {
