@@ -205,8 +205,8 @@ typedef struct quarry_pool_stats {
 QUARRY_API quarry_status quarry_pool_get_stats(quarry_pool pool, quarry_pool_stats* stats);
 
 // Called for every private pool of the device, those of PyTorch and of graph_pools:automatic too,
-// with no lock held. `stats` is valid
-// during the call. May call the library; must not throw or jump out.
+// with no lock held. `stats` is valid during the call. May call the library; must not throw or
+// jump out.
 typedef void (*quarry_pool_visitor)(const quarry_pool_stats* stats, void* user);
 QUARRY_API quarry_status quarry_for_each_pool(int device, quarry_pool_visitor visitor, void* user);
 
