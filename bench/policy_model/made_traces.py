@@ -135,6 +135,8 @@ def make_overlap(choice):
 
 
 def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     makers = {"server1": lambda choice: make_server(choice, 1),
