@@ -33,6 +33,20 @@ def call(script, arguments, timeout):
     return json.loads(lines[-1]), done.stdout
 
 
+def describe(result):
+    """All that the summary is made of, should the rest be stopped."""
+    text = f"{result['seconds']:.3f} s, outputs {result['digest'][:12]}"
+    if "graphs" in result:
+        text += f", {format_graphs(result)}"
+    return text
+
+
+def format_graphs(figures):
+    return (f"{figures['graphs']:.0f} graphs in one pool reserve "
+            f"{figures['reserved_by_graphs'] / (1 << 20):.0f} MiB, the largest alone "
+            f"{figures['reserved_by_largest_graph'] / (1 << 20):.0f}")
+
+
 def compare(workload, args):
     results = {name: [] for name in args.names}
     errors = []
@@ -51,7 +65,7 @@ def compare(workload, args):
                     return results, errors
             else:
                 results[name].append(result)
-                print(f"  {workload} {name} {result['seconds']:.3f} s", flush=True)
+                print(f"  {workload} {name} {describe(result)}", flush=True)
     return results, errors
 
 
@@ -104,9 +118,7 @@ def print_table(summaries, args):
     for summary in summaries:
         for name, figures in summary["figures"].items():
             if "graphs" in figures:
-                print(f"{name}: {figures['graphs']:.0f} graphs in one pool reserve "
-                      f"{figures['reserved_by_graphs'] / (1 << 20):.0f} MiB, the largest alone "
-                      f"{figures['reserved_by_largest_graph'] / (1 << 20):.0f}")
+                print(f"{name}: {format_graphs(figures)}")
 
 
 def has_gpu():
