@@ -214,7 +214,15 @@ void DeviceAllocator::hand_out(Block& block, const Request& request) {
 void DeviceAllocator::free(Block& block, std::optional<StreamHandle> new_owner) noexcept {
   if (!new_owner.has_value()) {
     ThreadMagazines* const own = find_thread_magazines(serial_);
-    if (own != nullptr && (own->park_elsewhere(block) || free_in_lane(block, *own))) return;
+    if (own != nullptr && (own->park_elsewhere(block) || free_in_lane(block, *own))) {
+      // Other threads count upwards what this one has freed for them: their highest values would
+      // become part of the peaks as if none of it had been freed.
+      if (own->is_far_below()) [[unlikely]] {
+        Section section(*this);
+        take_all_counts();
+      }
+      return;
+    }
   }
   Section section(*this);
   if (ThreadMagazines* own = join_thread()) take_counts(*own);

@@ -180,6 +180,15 @@ Block* ThreadMagazines::take_all_of(const Stream& stream, StatFamily family) noe
   return take_all_leaving();
 }
 
+bool ThreadMagazines::is_far_below() noexcept {
+  if (!lock_.try_enter()) return false;  // somebody is about to take them
+  std::int64_t held = 0;
+  for (const ThreadCounts::Family& family : counts_.family)
+    held += family[ThreadCounts::kBytes].get_now();
+  lock_.leave();
+  return held < -kUncountedFallMax;
+}
+
 bool ThreadMagazines::take_counts(ThreadCounts& counts) noexcept {
   if (counts_.is_empty()) return false;
   counts = std::exchange(counts_, ThreadCounts{});

@@ -105,6 +105,9 @@ class alignas(64) ThreadMagazines {
   // Whether there may be any: no such bit in Stream::parking_threads, no such block. More than 64
   // threads share bits.
   std::uint64_t get_thread_bit() const noexcept { return thread_bit_; }
+  // For the thread itself: whether it has freed so much more than it was given since its figures
+  // were last taken that those of the others are too high.
+  bool is_far_below() noexcept;
   // Moves the figures since the last call to `counts`; false if there are none.
   bool take_counts(ThreadCounts& counts) noexcept QUARRY_REQUIRES(lock_);
   Bytes get_parked_bytes() const noexcept QUARRY_REQUIRES(lock_) {
@@ -151,6 +154,7 @@ class alignas(64) ThreadMagazines {
   static constexpr std::size_t kWays = 4;
   static constexpr std::uint32_t kBlocksMax = 16;             // of one magazine
   static constexpr std::int64_t kThreadBytesMax = 256 << 20;  // of all of a thread's
+  static constexpr std::int64_t kUncountedFallMax = 16 << 20;
   static constexpr std::size_t kSightings = 128;
   static constexpr std::uint32_t kSightingAge = 128;  // misses after which a size is new again
   // The low bits of a name say where the magazine is.

@@ -2,7 +2,8 @@
 // What one thread did to a device's figures without the device's mutex, until the device takes it
 // into its statistics. Keeps the highest value that each figure had in between, so that peaks are
 // exact while one thread allocates; with several, a peak is at most the sum of what each of them
-// reached since its last call under the mutex. Guarded by whoever owns it.
+// reached since its last call under the mutex, and what a thread frees for others is left out of
+// account for 16 MiB at most. Guarded by whoever owns it.
 //
 // A request that a magazine serves has to do with three figures, of its family and of both
 // together, each with its highest value. Most of that need not be looked at: each family has a
