@@ -198,9 +198,9 @@ DriverResult<bool> CaptureRouter::accepts(Entry& entry, StreamRef stream) {
 
 // The first capture that the route's stream is found in is the one; a later one, or none, on that
 // stream means that it has ended, well or not, and that the route has nothing more to serve.
-// Until the stream itself has asked for memory it may be another thread's whose number is asked for
-// here, by a stream that captures too: the one case in which find_active_capture's rule is broken,
-// since otherwise a stream that has joined the capture would get memory of another pool.
+// Until the stream itself has asked for memory it may be another thread's whose number is asked
+// for here, by a stream that captures too: the one case in which find_active_capture's rule is
+// broken, since otherwise a stream that has joined the capture would get memory of another pool.
 DriverResult<bool> CaptureRouter::accepts_by_capture(Entry& entry, StreamRef stream) {
   const auto capture = find_active_capture(driver_, stream);
   if (!capture.is_ok()) return capture.code;
