@@ -24,7 +24,7 @@ struct MemPool {
   MemPool(const MemPool&) = delete;
   MemPool& operator=(const MemPool&) = delete;
 
-  const PoolId id;
+  const PoolId id{};
   PoolOptions options;
   std::uint64_t serial = 0;  // tells it from an earlier pool of this id
   // The graphs and users that hold it. At 0 vacant segments go back, and with the last the pool.

@@ -177,9 +177,9 @@ void DeviceAllocator::update_routing() {
       std::any_of(config_.roundup_power2_divisions.begin(), config_.roundup_power2_divisions.end(),
                   [](std::uint32_t divisions) { return divisions != 0; });
   routing_.set_to(RoutingReason::kNoCache, !config_.thread_cache);
-  for_each_pool([this](MemPool& pool) {
-    pool.small.set_ordered(!config_.thread_cache);
-    pool.large.set_ordered(!config_.thread_cache);
+  for_each_pool([is_ordered = !config_.thread_cache](MemPool& pool) {
+    pool.small.set_ordered(is_ordered);
+    pool.large.set_ordered(is_ordered);
   });
   routing_.set_to(RoutingReason::kRoundup, is_rounded);
   routing_.set_to(RoutingReason::kAges, config_.garbage_collection_threshold > 0.0);

@@ -93,7 +93,7 @@ Status DeviceAllocator::check_restorable(const PoolCheckpoint& saved) {
     return Status(StatusCode::kInvalidArgument,
                   "the pool of the checkpoint is gone; " + name + " is another one, made since");
   }
-  const auto is_there = [this](const PoolCheckpoint::Segment& of) {
+  const auto is_there = [this](const PoolCheckpoint::Segment& of) QUARRY_REQUIRES(mutex_) {
     const auto found = segments_by_address_.find(of.address);
     return found != segments_by_address_.end() && found->second->sequence == of.sequence;
   };

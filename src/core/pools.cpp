@@ -107,7 +107,7 @@ Result<bool> DeviceAllocator::make_graph_pool(PoolId id, StreamHandle stream,
 bool DeviceAllocator::has_captures_of_graph_pools() {
   Section section(*this);
   settle_frees();
-  return std::ranges::any_of(private_pools_, [this](const auto& entry) {
+  return std::ranges::any_of(private_pools_, [this](const auto& entry) QUARRY_REQUIRES(mutex_) {
     return entry.first.first == kGraphPools && captures_.is_any_of(entry.first);
   });
 }
@@ -258,7 +258,7 @@ DriverResult<Address> DeviceAllocator::obtain_from_backend(const Request& reques
   const SegmentBackend& backend = request.pool->options.backend;
   const Bytes bytes = request.segment_bytes;
   const StreamRef stream = request.stream->ref;
-  const auto call = [&](auto function) {
+  const auto call = [&](auto function) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
     mutex_.unlock();
     CaptureModeBracket bracket(driver_);
     function();

@@ -40,7 +40,7 @@ Status DeviceAllocator::empty_cache() noexcept {
 // spare.
 Released DeviceAllocator::release_vacant_segments(Need need) {
   std::vector<Segment*> vacant;
-  for_each_pool([&](const MemPool& pool) {
+  for_each_pool([&](const MemPool& pool) QUARRY_REQUIRES(mutex_) {
     const bool is_spare = pool.is_default() || pool.use_count == 0;
     const bool may_spare = need == Need::kMemoryShort && !pool.options.no_recycle;
     if (is_spare || may_spare) list_vacant(pool, vacant);

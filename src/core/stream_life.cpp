@@ -53,7 +53,7 @@ void DeviceAllocator::forget_streams() {
 // The stream's memory becomes anyone's. Takes over the reference that keeps the record alive while
 // its last blocks change hands.
 void DeviceAllocator::adopt_as_idle(Stream& drained) {
-  for_each_pool([&](MemPool& pool) {
+  for_each_pool([&](MemPool& pool) QUARRY_REQUIRES(mutex_) {
     change_owner_of_free(pool, drained, streams_.idle());
     end_captured_stream(pool, drained);
   });

@@ -32,7 +32,8 @@ void DeviceAllocator::validate() {
   MutexLock lock(mutex_);
   Sums sums;
   collect_parked(sums);
-  for_each_pool([&](const MemPool& pool) { validate_segments(pool, sums); });
+  for_each_pool([&](const MemPool& pool)
+                    QUARRY_REQUIRES(mutex_) { validate_segments(pool, sums); });
   QUARRY_CHECK_EQ(sums.segment_count, segments_.live_count());
   QUARRY_CHECK_EQ(sums.attached, segments_by_address_.size());
   std::size_t unused_blocks = stock_.unused_count();
@@ -187,7 +188,7 @@ void DeviceAllocator::validate_block(const Block& block, Sums& sums) const {
 // Every free block is in the pool of its family under its owner, and nothing else is.
 void DeviceAllocator::validate_pools(const Sums& sums) {
   std::size_t found = 0;
-  const auto validate_index = [&](MemPool& pool, StatFamily family) {
+  const auto validate_index = [&](MemPool& pool, StatFamily family) QUARRY_REQUIRES(mutex_) {
     for (const auto& stream : streams_.get_all()) {
       if (stream == nullptr) continue;
       QUARRY_CHECK(pool.get_blocks(family).is_consistent(*stream));
@@ -200,7 +201,7 @@ void DeviceAllocator::validate_pools(const Sums& sums) {
       });
     }
   };
-  for_each_pool([&](MemPool& pool) {
+  for_each_pool([&](MemPool& pool) QUARRY_REQUIRES(mutex_) {
     validate_index(pool, StatFamily::kSmall);
     validate_index(pool, StatFamily::kLarge);
   });
