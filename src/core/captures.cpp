@@ -10,8 +10,8 @@
 // - What a capture was given stays with the pool's captures until the pool is released. Freed
 //   inside its capture, a block is free at once for that stream's captures (for others' when that
 //   stream captures no more), unless other streams use it: then when the capture has ended, or
-//   comes after those uses (capture_order.hpp). Freed
-//   later, when work outside of captures may have used it too, once the host has seen that done.
+//   comes after those uses (capture_order.hpp). Freed later, when work outside of captures may
+//   have used it too, once the host has seen that done.
 //
 // Whether a stream captures, and in which capture it is, the driver is asked; that a pool is begun
 // says nothing of it.
