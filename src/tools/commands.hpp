@@ -19,6 +19,7 @@ enum ExitCode : int {
 
 void add_convert_command(CLI::App& app, int& exit_code);
 void add_doctor_command(CLI::App& app, int& exit_code);
+void add_pattern_command(CLI::App& app, int& exit_code);
 void add_replay_command(CLI::App& app, int& exit_code);
 
 // "quarry replay: " and the text, on standard error.

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // `quarry convert`: rewrites a trace in another format. Keeps every row as it is, also where rows
 // make no sense together; replay is what judges that.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tools/commands.hpp"
-#include "tools/number_text.hpp"
 #include "tools/trace_file.hpp"
+#include "tools/trace_output.hpp"
 
 namespace quarry::tools {
 namespace {
@@ -20,33 +17,17 @@ constexpr std::size_t kBatchEvents = 4096;
 
 struct ConvertOptions {
   std::string input;
-  std::string output;
-  std::string format;  // empty: by the output's name
+  TraceOutput output;
 };
 
-TraceFormat choose_format(const ConvertOptions& options) {
-  if (!options.format.empty()) {
-    return options.format == "csv" ? TraceFormat::kCsv : TraceFormat::kNative;
-  }
-  const bool is_csv = has_suffix(options.output, ".csv") || has_suffix(options.output, ".csv.gz");
-  return is_csv ? TraceFormat::kCsv : TraceFormat::kNative;
-}
-
 Status convert(const ConvertOptions& options, std::string& summary) {
-  const TraceFormat format = choose_format(options);
-  const bool is_csv = format == TraceFormat::kCsv;
-  if (!is_csv && options.output == kStandardStream && ::isatty(STDOUT_FILENO) == 1) {
-    return Status(
-        StatusCode::kInvalidArgument,
-        "the native format is binary and not written to a terminal; add --format csv, or "
-        "redirect the output");
-  }
+  if (Status status = check_output(options.output); !status.is_ok()) return status;
   Result<std::unique_ptr<TraceFile>> file = TraceFile::open(options.input, true);
   if (!file.is_ok()) return std::move(file).status();
   Result<std::unique_ptr<TraceReader>> reader = file.value()->rewind();
   if (!reader.is_ok()) return std::move(reader).status();
   Result<std::unique_ptr<TraceFileWriter>> writer =
-      TraceFileWriter::create(options.output, format);
+      TraceFileWriter::create(options.output.path, choose_format(options.output));
   if (!writer.is_ok()) return std::move(writer).status();
 
   std::vector<TraceEvent> events(kBatchEvents);
@@ -61,8 +42,7 @@ Status convert(const ConvertOptions& options, std::string& summary) {
     }
   }
   if (Status status = writer.value()->finish(); !status.is_ok()) return status;
-  summary = format_count(event_count) + " events written as " + (is_csv ? "csv" : "native") +
-            ", " + format_count(writer.value()->written_bytes()) + " bytes";
+  summary = describe_written(options.output, event_count, *writer.value());
   return Status::ok();
 }
 
@@ -73,9 +53,7 @@ int run_convert(const ConvertOptions& options) {
     print_error("convert", status.message());
     return kExitFailure;
   }
-  const bool is_standard = options.output == kStandardStream;
-  std::fprintf(stderr, "%s: %s\n", is_standard ? "standard output" : options.output.c_str(),
-               summary.c_str());
+  print_summary(options.output, summary);
   return kExitSuccess;
 }
 
@@ -91,14 +69,10 @@ void add_convert_command(CLI::App& app, int& exit_code) {
                    "gzip included")
       ->required();
   command
-      ->add_option("OUT", options->output,
+      ->add_option("OUT", options->output.path,
                    "File to write, - for standard output; gzip'd if it ends in .gz")
       ->required();
-  command
-      ->add_option("--format", options->format,
-                   "csv or native; without it, names in .csv and .csv.gz (or .CSV) mean csv, and "
-                   "all others, also .txt and -, native")
-      ->check(CLI::IsMember({"csv", "native"}));
+  add_format_option(*command, options->output);
   command->footer(
       "Examples:\n"
       "  quarry convert run.csv.gz run.qtrace        # smaller, and faster to read\n"

@@ -39,7 +39,9 @@ bool is_command(const CLI::App& app, const std::string& word) {
               .empty();
 }
 
-std::string explain_unknown_command(const CLI::App& app, const std::string& word) {
+// `kind`: what the words of `app` are, "command" or "pattern".
+std::string explain_unknown_command(const CLI::App& app, const std::string& kind,
+                                    const std::string& word) {
   constexpr std::size_t kLikeness = 2;
   std::string known;
   std::string likely;
@@ -50,16 +52,37 @@ std::string explain_unknown_command(const CLI::App& app, const std::string& word
         name.starts_with(word.substr(0, 3)) || calculate_distance(word, name) <= kLikeness;
     if (is_like && likely.empty()) likely = name;
   }
-  return "no command " + quote_input(word) +
-         (likely.empty() ? "" : "; did you mean " + likely + "?") + " (commands: " + known +
-         "help)";
+  if (kind == "command") known += "help, ";
+  known.resize(known.size() - 2);
+  return "no " + kind + " " + quote_input(word) +
+         (likely.empty() ? "" : "; did you mean " + likely + "?") + " (" + kind + "s: " + known +
+         ")";
 }
 
-// `quarry help` and `quarry help replay` mean the option --help.
+// Says so, and returns false, where a word stands in the place of a command, or of a pattern, and
+// is none. CLI11 would call it one argument too many.
+bool check_command_words(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const CLI::App* level = &app;
+  for (const std::string& word : arguments) {
+    const bool is_leaf = level->get_subcommands([](const CLI::App*) { return true; }).empty();
+    if (is_leaf || word.starts_with('-')) return true;
+    if (!is_command(*level, word)) {
+      const bool is_top = level == &app;
+      std::fprintf(
+          stderr, "quarry%s: %s\n", is_top ? "" : (" " + level->get_name()).c_str(),
+          explain_unknown_command(*level, is_top ? "command" : level->get_name(), word).c_str());
+      return false;
+    }
+    level = level->get_subcommand(word);
+  }
+  return true;
+}
+
+// `quarry help`, `quarry help replay`, `quarry help pattern NAME` mean the option --help.
 void translate_help(std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments[0] != "help") return;
   arguments.erase(arguments.begin());
-  arguments.resize(std::min<std::size_t>(arguments.size(), 1));
+  arguments.resize(std::min<std::size_t>(arguments.size(), 2));
   arguments.emplace_back("--help");
 }
 
@@ -71,8 +94,10 @@ std::string explain_unexpected(const std::string& argument) {
 // Prints what is wrong with the command line.
 int report_misuse(const CLI::App& app, const CLI::ParseError& error) {
   std::string command = app.get_name();
-  for (const CLI::App* const chosen : app.get_subcommands())
-    command += " " + chosen->get_name();
+  for (const CLI::App* level = &app; !level->get_subcommands().empty();) {
+    level = level->get_subcommands().front();
+    command += " " + level->get_name();
+  }
   // CLI11 misses what is required before it names what it does not know.
   const std::vector<std::string> unexpected = app.remaining(true);
   const std::string cause =
@@ -94,7 +119,7 @@ int print_request(const CLI::App& app, const CLI::ParseError& request) {
 
 int run(const std::vector<std::string>& command_line) {
   CLI::App app(
-      "Quarry, a caching allocator for GPU memory: tools that work on recorded allocation traces, "
+      "Quarry, a caching allocator for GPU memory: tools that work on allocation traces, "
       "and a look at the machine. Only replay --driver cuda needs a GPU.",
       "quarry");
   app.set_version_flag("--version", "quarry " QUARRY_VERSION);
@@ -112,14 +137,11 @@ int run(const std::vector<std::string>& command_line) {
   int exit_code = kExitSuccess;
   add_replay_command(app, exit_code);
   add_convert_command(app, exit_code);
+  add_pattern_command(app, exit_code);
   add_doctor_command(app, exit_code);
   std::vector<std::string> arguments = command_line;
   translate_help(arguments);
-  const bool has_word = !arguments.empty() && !arguments[0].starts_with('-');
-  if (has_word && !is_command(app, arguments[0])) {
-    std::fprintf(stderr, "quarry: %s\n", explain_unknown_command(app, arguments[0]).c_str());
-    return kExitUsage;
-  }
+  if (!check_command_words(app, arguments)) return kExitUsage;
   try {
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes a vector
     app.parse(std::move(arguments));

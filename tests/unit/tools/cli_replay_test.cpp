@@ -179,9 +179,9 @@ TEST_F(CliReplay, SuggestsTheCommandThatWasMeant) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.err,
             "quarry: no command \"replya\"; did you mean replay? (commands: replay, convert, "
-            "doctor, help)\n");
+            "pattern, doctor, help)\n");
   EXPECT_EQ(run("xyz").err,
-            "quarry: no command \"xyz\" (commands: replay, convert, doctor, help)\n");
+            "quarry: no command \"xyz\" (commands: replay, convert, pattern, doctor, help)\n");
 }
 
 TEST_F(CliReplay, GivesReasonsForFilesThatCannotBeOpened) {
