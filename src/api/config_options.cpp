@@ -170,8 +170,38 @@ MaybeError apply_graph_pools(const ConfigItem& item, Config& config) {
   return expect_only(item, "begin", {}, {});
 }
 
-constexpr std::string_view kNotYetExpandable =
-    "needs expandable segments, which this version does not have yet";
+MaybeError apply_segments(const ConfigItem& item, Config& config) {
+  config.expandable_segments = item.value.text == "expandable";
+  if (config.expandable_segments) return check_scalar(item);
+  return expect_only(item, "plain", {"auto"}, "is planned for a later version and not built yet");
+}
+
+MaybeError apply_cross_stream_reuse(const ConfigItem& item, Config& config) {
+  if (item.value.text == "off") {
+    config.cross_stream_reuse = CrossStreamReuse::kOff;
+  } else if (item.value.text == "idle") {
+    config.cross_stream_reuse = CrossStreamReuse::kIdle;
+  } else {
+    config.cross_stream_reuse = CrossStreamReuse::kWait;
+    return expect_only(item, "wait", {}, {});
+  }
+  return check_scalar(item);
+}
+
+MaybeError apply_recycle(const ConfigItem& item, Config& config) {
+  if (item.value.text == "off") {
+    config.recycle = Recycle::kOff;
+  } else if (item.value.text == "passed") {
+    config.recycle = Recycle::kPassed;
+  } else {
+    config.recycle = Recycle::kStream;
+    return expect_only(item, "stream", {}, {});
+  }
+  return check_scalar(item);
+}
+
+constexpr std::string_view kReservesElsewhere =
+    "is not needed: addresses are reserved for the whole device, and more when they are used up";
 
 constexpr ConfigOption kOptions[] = {
     {"large_segment_size_mb", "MB", "a whole number above 10", "20",
@@ -213,16 +243,21 @@ constexpr ConfigOption kOptions[] = {
     {"graph_pools", "word", "begin or automatic", "begin",
      "Pools of captures: begun by calls, or made for each graph, by asking the driver every time.",
      [](const ConfigItem& i, Config& c) { return apply_graph_pools(i, c); }},
-    {"segments", "word", "plain", "plain",
-     "Kind of the segments: plain ones are one driver allocation each.",
-     [](const ConfigItem& i, Config&) {
-       return expect_only(i, "plain", {"auto", "expandable"}, kNotYetExpandable);
-     }},
-    {"expandable_segments", "True or False", "False", "False",
-     "PyTorch's name of segments: False is segments:plain.",
-     [](const ConfigItem& i, Config&) {
-       return expect_only(i, "False", {"True"}, kNotYetExpandable);
-     }},
+    {"segments", "word", "plain or expandable", "plain",
+     "Plain segments are one driver allocation each; expandable ones grow and give back in parts.",
+     apply_segments},
+    {"expandable_segments", "True or False", "True or False", "False",
+     "PyTorch's name of segments: True is segments:expandable, False is segments:plain.",
+     [](const ConfigItem& i, Config& c) { return read_bool(i, c.expandable_segments); }},
+    {"cross_stream_reuse", "word", "off, idle or wait", "wait",
+     "Expandable segments: whether a stream gets what another freed, when done or after waiting.",
+     apply_cross_stream_reuse},
+    {"recycle", "word", "off, passed or stream", "stream",
+     "Expandable segments: which idle memory moves to where it is needed instead of growing.",
+     apply_recycle},
+    {"reserve_slack", "fraction", "a number in [0, 1]", "0.02",
+     "Expandable segments: what may be reserved beyond the highest amount allocated.",
+     [](const ConfigItem& i, Config& c) { return read_fraction(i, c.reserve_slack); }},
     {"thread_cache", "True or False", "True or False", "True",
      "Serve repeated sizes from magazines of the calling thread, without a lock.",
      [](const ConfigItem& i, Config& c) { return read_bool(i, c.thread_cache); }},
@@ -245,11 +280,8 @@ struct ForeignKey {
 };
 constexpr std::string_view kLater = "is planned for a later version and not built yet";
 constexpr ForeignKey kForeignKeys[] = {
-    {"expandable_segments_reserve", kNotYetExpandable},
-    {"expandable_segments_reserve_by_class", kNotYetExpandable},
-    {"cross_stream_reuse", kLater},
-    {"recycle", kLater},
-    {"reserve_slack", kLater},
+    {"expandable_segments_reserve", kReservesElsewhere},
+    {"expandable_segments_reserve_by_class", kReservesElsewhere},
     {"extent_mb", kLater},
     {"seal", kLater},
     {"stream_identity", kLater},

@@ -168,6 +168,30 @@ Result<ParsedConfig> parse_config(std::string_view text, const Config& base, Par
   return parsed;
 }
 
+std::string_view get_name(CrossStreamReuse reuse) {
+  switch (reuse) {
+    case CrossStreamReuse::kOff:
+      return "off";
+    case CrossStreamReuse::kIdle:
+      return "idle";
+    case CrossStreamReuse::kWait:
+      break;
+  }
+  return "wait";
+}
+
+std::string_view get_name(Recycle recycle) {
+  switch (recycle) {
+    case Recycle::kOff:
+      return "off";
+    case Recycle::kPassed:
+      return "passed";
+    case Recycle::kStream:
+      break;
+  }
+  return "stream";
+}
+
 std::string format_config(const Config& config) {
   const auto write_bool = [](bool value) { return value ? "True" : "False"; };
   const std::string max_split = config.max_split_bytes == kUnlimited
@@ -183,13 +207,15 @@ std::string format_config(const Config& config) {
       "garbage_collection_threshold:{},roundup_power2_divisions:[{}],"
       "per_process_memory_fraction:{},throw_on_cudamalloc_oom:{},upstream_quirks:{},"
       "graph_capture_reclaim:{},graph_capture_record_stream_reuse:{},graph_pools:{},segments:"
-      "plain,thread_cache:{}",
+      "{},cross_stream_reuse:{},recycle:{},reserve_slack:{},thread_cache:{}",
       config.large_segment_bytes >> 20, max_split, config.max_non_split_rounding_bytes >> 20,
       config.garbage_collection_threshold, divisions, config.per_process_memory_fraction,
       write_bool(config.throw_on_cudamalloc_oom), write_bool(config.upstream_quirks),
       write_bool(config.graph_capture_reclaim),
       write_bool(config.graph_capture_record_stream_reuse),
-      config.automatic_graph_pools ? "automatic" : "begin", write_bool(config.thread_cache));
+      config.automatic_graph_pools ? "automatic" : "begin",
+      config.expandable_segments ? "expandable" : "plain", get_name(config.cross_stream_reuse),
+      get_name(config.recycle), config.reserve_slack, write_bool(config.thread_cache));
 }
 
 std::string format_config_help() {

@@ -101,6 +101,7 @@ Result<BlockInfo> PassThrough::find_block(Address address) const {
                        allocation.requested_bytes,
                        allocation.driver_address,
                        allocation.driver_bytes,
+                       false,
                        allocation.stream};
     }
   }

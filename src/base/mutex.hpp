@@ -16,6 +16,7 @@
 #define QUARRY_CAPABILITY(name) QUARRY_TSA(capability(name))
 #define QUARRY_SCOPED_CAPABILITY QUARRY_TSA(scoped_lockable)
 #define QUARRY_GUARDED_BY(m) QUARRY_TSA(guarded_by(m))
+#define QUARRY_PT_GUARDED_BY(m) QUARRY_TSA(pt_guarded_by(m))
 #define QUARRY_REQUIRES(...) QUARRY_TSA(requires_capability(__VA_ARGS__))
 #define QUARRY_EXCLUDES(...) QUARRY_TSA(locks_excluded(__VA_ARGS__))
 #define QUARRY_ACQUIRE(...) QUARRY_TSA(acquire_capability(__VA_ARGS__))

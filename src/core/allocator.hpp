@@ -40,7 +40,8 @@ struct BlockInfo {
   Bytes requested_bytes = 0;
   Address segment_address = 0;
   Bytes segment_bytes = 0;
-  StreamRef stream;  // the stream that the block belongs to
+  bool is_expandable = false;  // then memory is only where there are blocks
+  StreamRef stream;            // the stream that the block belongs to
 };
 
 class Allocator {

@@ -13,6 +13,8 @@ std::string_view get_name(BlockState state) {
       return "pending";
     case BlockState::kRetiring:
       return "retiring";
+    case BlockState::kUnmapped:
+      return "unmapped";
   }
   return "unknown";
 }

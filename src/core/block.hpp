@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // START HERE. The vocabulary of the core, and its unit: the Block.
 //
-//   Segment     one contiguous device address range obtained from the driver
+//   Segment     one contiguous device address range: plain, one allocation of the driver's; or
+//               expandable, reserved addresses into which extents are mapped as they are needed
+//   Extent      physical memory that is mapped whole, into an expandable segment
 //   Block       a subrange of a Segment, the unit handed out; blocks tile their segment
 //   BlockPool   index of the free blocks of one size family
 //   MemPool     a reuse domain: its segments and their two BlockPools
@@ -12,6 +14,8 @@
 //   pending     freed by the user, another stream may still use it
 //   parked      freed by the user, in a thread's magazine; allocated for the tree
 //   idle        free, and no stream can still use it: any stream may take it
+//   hole        addresses of an expandable segment with no memory
+//   passed      of a free block: the host has seen its last use done
 //
 // The tree Allocator -> DeviceAllocator -> MemPool -> Segment -> Block owns; pools, the pointer
 // map and fences only point. Everything is guarded by the device's mutex, and most of what belongs
@@ -36,7 +40,8 @@ enum class BlockState : std::uint8_t {
   kFree,       // in its BlockPool
   kAllocated,  // held by the user, or parked in a magazine; in the pointer map
   kPending,    // freed by the user; waits for fences, or for a thread that may call the driver
-  kRetiring,   // its segment is on the way back to the driver; in no BlockPool
+  kRetiring,   // in the driver's hands, or its addresses wait for a fence; in no BlockPool
+  kUnmapped,   // a hole of an expandable segment
 };
 
 std::string_view get_name(BlockState state);
@@ -48,8 +53,11 @@ struct alignas(64) Block {
   Bytes requested_bytes = 0;  // by the user; 0 while free
   Segment* segment = nullptr;
   Stream* owner = nullptr;  // whose order makes reuse safe
-  // The magazine in which it may park with no further question (magazine.hpp); 0: ask them all.
-  std::uint64_t home = 0;
+  union {
+    // The magazine in which it may park with no further question (magazine.hpp); 0: ask them all.
+    std::uint64_t home = 0;
+    Bytes largest;  // while free, in an AddressTree: of it and of what hangs below it
+  };
   Block* left = nullptr;             // see below
   std::uint32_t pending_fences = 0;  // fences that must pass before the block is free
   bool is_oversize_counted = false;  // in DeviceStats::oversize_allocations
@@ -73,6 +81,9 @@ struct alignas(64) Block {
   std::uint32_t age_base = 0;  // the pool's search count when the block became free
   // The capture that the block was given to; none for any other, and while it is free.
   CaptureId capture{};
+  // While free: the number of the owner's fence that comes after its last use
+  // (Stream::fence_number).
+  std::uint64_t fence_number = 0;
 
   BlockState state() const noexcept { return state_; }
   bool is_free() const noexcept { return state_ == BlockState::kFree; }
@@ -89,6 +100,8 @@ struct alignas(64) Block {
   void become_pending() noexcept { change(BlockState::kAllocated, BlockState::kPending); }
   void become_retiring() noexcept { change(BlockState::kFree, BlockState::kRetiring); }
   void return_from_retiring() noexcept { change(BlockState::kRetiring, BlockState::kFree); }
+  void become_hole() noexcept { change(BlockState::kRetiring, BlockState::kUnmapped); }
+  void leave_hole() noexcept { change(BlockState::kUnmapped, BlockState::kRetiring); }
   void become_free() noexcept {
     QUARRY_ASSERT_EQ(pending_fences, 0u);
     change(BlockState::kPending, BlockState::kFree);

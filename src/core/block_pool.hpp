@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The free blocks of one size family, indexed by stream for best fit. Sizes up to a limit have a
-// bin each (free_bins.hpp); all larger sizes share an ordered tree. Points to blocks, never owns
-// them. Guarded by the device.
+// The free blocks of one size family, indexed by stream. Sizes up to a limit have a bin each
+// (free_bins.hpp) and are found by best fit; larger ones are in an ordered tree, of plain segments
+// by size and of expandable ones by address. Points to blocks, never owns them. Guarded by the
+// device.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "core/address_tree.hpp"
 #include "core/block.hpp"
 #include "core/block_tree.hpp"
 #include "core/free_bins.hpp"
@@ -30,14 +32,19 @@ class BlockPool {
   void insert(Block& block);
   void remove(Block& block) noexcept;
 
-  // Best fit: the smallest block of `stream` of at least `size` bytes, the oldest segment's first
-  // among equals; null if none.
+  // The smallest block of `stream` with a bin of at least `size` bytes; else the lowest of those
+  // in expandable segments; else best fit, the oldest segment's first among equals. Null if none.
   Block* find_at_least(const Stream& stream, Bytes size) const noexcept;
-  // The next in that order, of the same owner; null if none.
-  Block* find_next(const Block& block) const noexcept;
-  // The largest of the stream, the last in order among equals; null if none.
+  // The next in that order that has at least `size` bytes, of the same owner; null if none.
+  Block* find_next(const Block& block, Bytes size) const noexcept;
+  // The largest of the stream, of equals in plain segments the last in order; null if none.
   Block* find_largest(const Stream& stream) const noexcept;
-  // The next smaller block of the same stream, as long as they are too large for bins; `block` is.
+  // Calls visit(Block&) for those of `stream` in expandable segments, too large for bins, of at
+  // least `size` bytes (not 0), by address.
+  template <class Visit>
+  void for_each_in_ranges(const Stream& stream, Bytes size, Visit visit) const;
+  // The next smaller block of the same stream in a plain segment, as long as they are too large
+  // for bins; `block` is.
   static Block* get_next_smaller(const Block& block) noexcept {
     return BlockTree::get_previous(block);
   }
@@ -62,8 +69,9 @@ class BlockPool {
 
  private:
   struct StreamIndex {
-    FreeBins bins;  // of sizes up to binned_max_
-    BlockTree larger;
+    FreeBins bins;           // of sizes up to binned_max_
+    BlockTree larger;        // of plain segments
+    AddressTree by_address;  // likewise larger, of expandable ones
   };
 
   StreamIndex* find_index(const Stream& stream) const noexcept {
@@ -87,6 +95,16 @@ void BlockPool::for_each(const Stream& stream, Visit visit) const {
   };
   index->bins.for_each_bin(visit_tree);
   visit_tree(index->larger);
+  for_each_in_ranges(stream, 1, visit);
+}
+
+template <class Visit>
+void BlockPool::for_each_in_ranges(const Stream& stream, Bytes size, Visit visit) const {
+  const StreamIndex* index = find_index(stream);
+  if (index == nullptr) return;
+  for (Block* block = index->by_address.find_first(size); block != nullptr;
+       block = AddressTree::find_next(*block, size))
+    visit(*block);
 }
 
 }  // namespace quarry

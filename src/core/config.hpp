@@ -14,7 +14,22 @@ namespace quarry {
 inline constexpr int kRoundupIntervals = 16;
 using RoundupDivisions = std::array<std::uint32_t, kRoundupIntervals>;
 
+// When memory that one stream freed may serve another: never; when the host has seen its last use
+// done; also earlier, after a wait on the device.
+enum class CrossStreamReuse : std::uint8_t { kOff, kIdle, kWait };
+// Which extents move to where memory is needed: none; those whose last use the host has seen done;
+// also those that only the requesting stream can still use.
+enum class Recycle : std::uint8_t { kOff, kPassed, kStream };
+
 struct Config {
+  // Memory is mapped into reserved address ranges, extent by extent. expandable_segments,
+  // segments.
+  bool expandable_segments = false;
+  // The rest is for those only.
+  CrossStreamReuse cross_stream_reuse = CrossStreamReuse::kWait;
+  Recycle recycle = Recycle::kStream;
+  // How much more than the highest amount allocated is reserved before extents move instead.
+  double reserve_slack = 0.02;
   // Segment size of requests between 1 MiB and 10 MiB. Option large_segment_size_mb.
   Bytes large_segment_bytes = 20_MiB;
   // Blocks of this size or more are not split, and serve only requests as large.

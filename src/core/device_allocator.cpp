@@ -5,30 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log.hpp"
+#include "core/expandable_memory.hpp"
 #include "core/size_policy.hpp"
 #include "core/thread_state.hpp"
 
 namespace quarry {
-
-DeviceAllocator::Section::Section(DeviceAllocator& device) : device_(device) {
-  device_.mutex_.lock();
-}
-
-DeviceAllocator::Section::~Section() {
-  device_.note_unsettled();
-  if (device_.notices_.empty() && device_.unused_hooks_.empty()) [[likely]] {
-    device_.mutex_.unlock();
-    return;
-  }
-  const auto notices = std::exchange(device_.notices_, {});
-  const auto hooks = std::exchange(device_.unused_hooks_, {});
-  device_.mutex_.unlock();
-  for (const std::string& line : notices)
-    log_warning(line);
-  for (const auto& hook : hooks)
-    hook();
-}
 
 DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
                                  const DeviceProperties& properties, const Config& config)
@@ -44,7 +25,8 @@ DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
       fraction_(config.per_process_memory_fraction),
       streams_(device),
       fences_(shared.driver, device),
-      captures_(shared.driver, streams_) {
+      captures_(shared.driver, streams_),
+      expandable_(std::make_unique<ExpandableMemory>(*this)) {
   stock_.set_source(block_source_);
   MutexLock lock(mutex_);
   update_routing();
@@ -70,6 +52,9 @@ Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes, Byte
   if (own != nullptr) open_lane(handle, stream, *own);
   Request request = make_request(stream, bytes, alignment);
   request.pool = pool.value();
+  if (expandable_->serves(*request.pool)) {
+    request.segment_bytes = round_up(request.needed_bytes, kExtentPage);
+  }
   if (Status entered = enter_capture(request); !entered.is_ok()) return entered;
   // Until the request is served or refused.
   ++request.stream->references;
@@ -87,9 +72,15 @@ Result<Address> DeviceAllocator::allocate(StreamHandle handle, Bytes bytes, Byte
 
 // Brings in what has become free since the last call.
 void DeviceAllocator::settle_frees() {
-  if (gone_graphs_->has_news()) [[unlikely]]
-    release_pools_of_gone_graphs();
-  if (queued_frees_.empty() && fences_.is_idle() && !captures_.is_any()) return;
+  const bool is_quiet = queued_frees_.empty() && !fences_.has_waiters() && !captures_.is_any();
+  if (is_quiet && !gone_graphs_->has_news()) [[likely]]
+    return;
+  settle_everything();
+}
+
+// Also looks at fences that only free memory waits for.
+void DeviceAllocator::settle_everything() {
+  if (gone_graphs_->has_news()) release_pools_of_gone_graphs();
   if (is_driver_callback_thread()) return;
   CaptureModeBracket bracket(driver_);
   for (Block* block : queued_frees_)
@@ -148,8 +139,9 @@ Block* DeviceAllocator::find_fitting_of(const Stream& owner, const Request& requ
     return candidate.size >= head + request.block_bytes;
   };
   while (block != nullptr && !is_enough(*block))
-    block = pool.find_next(*block);
+    block = pool.find_next(*block, request.block_bytes);
   if (block == nullptr) return nullptr;
+  if (block->segment->is_expandable()) return block;
   const Bytes needed = std::min(request.needed_bytes, block->size);
   return may_serve(block->size, needed, config_) ? block : nullptr;
 }
@@ -187,8 +179,11 @@ Block& DeviceAllocator::carve(Block& found, const Request& request, InactiveSpli
     block = split(found, head, blocks);
     pool_insert(found, change);
   }
-  if (!found.segment->pool->options.no_split &&
-      should_split(block->size, request.block_bytes, request.family, config_)) {
+  const bool is_larger =
+      found.segment->is_expandable()
+          ? block->size > request.block_bytes
+          : should_split(block->size, request.block_bytes, request.family, config_);
+  if (is_larger && !found.segment->pool->options.no_split) {
     pool_insert(*split(*block, request.block_bytes, blocks), change);
   }
   return *block;
@@ -201,7 +196,7 @@ void DeviceAllocator::hand_out(Block& block, const Request& request) {
   block.requested_bytes = request.requested_bytes;
   block.home = 0;
   block.is_held.store(true, std::memory_order_relaxed);
-  block.is_oversize_counted = is_oversize(block.size, config_);
+  block.is_oversize_counted = is_oversize(block.size, config_) && !block.segment->is_expandable();
   if (request.is_captured()) {
     block.capture = request.capture;
     block.segment->was_captured = true;
@@ -322,6 +317,8 @@ InactiveSplitChange DeviceAllocator::return_to_pool(Block& block) {
   block.requested_bytes = 0;
   --block.segment->active_blocks;
   block.become_free();
+  block.fence_number = block.owner->fence_number;
+  block.owner->has_uncovered_frees = true;
   if (block.owner->life == StreamLife::kDrained) set_owner(block, get_idle_owner(block));
   InactiveSplitChange change;
   pool_insert(coalesce(block, change), change);

@@ -49,6 +49,8 @@
 
 namespace quarry {
 
+class ExpandableMemory;
+
 // What all devices of one Allocator share. Outlives the devices.
 struct SharedParts {
   Driver& driver;
@@ -134,9 +136,12 @@ class DeviceAllocator {
  private:
   // Holds the mutex; after releasing it, logs what was noted meanwhile.
   class Section;
+  // A part of this class, with state of its own.
+  friend class ExpandableMemory;
 
   // --- device_allocator.cpp: the algorithm ---
   void settle_frees() QUARRY_REQUIRES(mutex_);
+  void settle_everything() QUARRY_REQUIRES(mutex_);
   void collect_fences() QUARRY_REQUIRES(mutex_);
   Request make_request(Stream& stream, Bytes bytes, Bytes alignment) QUARRY_REQUIRES(mutex_);
   Block* find_free_block(const Request& request) QUARRY_REQUIRES(mutex_);
@@ -262,6 +267,7 @@ class DeviceAllocator {
   Block* search_everywhere(const Request& request) QUARRY_REQUIRES(mutex_);
   bool ask_callbacks(const Request& request) QUARRY_REQUIRES(mutex_);
   Result<Block*> grow(const Request& request) QUARRY_REQUIRES(mutex_);
+  Result<Block*> grow_plain(const Request& request) QUARRY_REQUIRES(mutex_);
   Block& add_segment(Address address, const Request& request) QUARRY_REQUIRES(mutex_);
   void collect_garbage() QUARRY_REQUIRES(mutex_);
   bool release_oversize(const Request& request) QUARRY_REQUIRES(mutex_);
@@ -278,6 +284,9 @@ class DeviceAllocator {
   // --- release.cpp: giving segments back ---
   enum class Need { kEmptyCache, kMemoryShort };
   Released release_vacant_segments(Need need) QUARRY_REQUIRES(mutex_);
+  void list_ranges(const MemPool& pool, std::vector<Segment*>& ranges) const
+      QUARRY_REQUIRES(mutex_);
+  Released release_extents(const std::vector<Segment*>& ranges) QUARRY_REQUIRES(mutex_);
   void return_to_backends(const std::vector<Segment*>& segments) QUARRY_REQUIRES(mutex_);
   Released release_segments(const std::vector<Segment*>& segments) QUARRY_REQUIRES(mutex_);
   void wait_for_gate() QUARRY_REQUIRES(mutex_);
@@ -349,6 +358,8 @@ class DeviceAllocator {
   std::vector<Block*> done_ QUARRY_GUARDED_BY(mutex_);
   std::vector<Stream*> drained_ QUARRY_GUARDED_BY(mutex_);
 
+  const std::unique_ptr<ExpandableMemory> expandable_ QUARRY_PT_GUARDED_BY(mutex_);
+
   // Driver calls made with the mutex released, and what waits for them.
   int operations_under_way_ QUARRY_GUARDED_BY(mutex_) = 0;
   Bytes growing_bytes_ QUARRY_GUARDED_BY(mutex_) = 0;   // asked of the driver, not yet reserved
@@ -367,33 +378,6 @@ class DeviceAllocator {
   bool has_finished_backends_ QUARRY_GUARDED_BY(mutex_) = false;
 };
 
-class QUARRY_SCOPED_CAPABILITY DeviceAllocator::Section {
- public:
-  explicit Section(DeviceAllocator& device) QUARRY_ACQUIRE(device.mutex_);
-  ~Section() QUARRY_RELEASE();
-  Section(const Section&) = delete;
-  Section& operator=(const Section&) = delete;
-
- private:
-  DeviceAllocator& device_;
-};
-
-template <class Visit>
-void DeviceAllocator::for_each_pool(Visit visit) {
-  visit(default_pool_);
-  for (const auto& [id, pool] : private_pools_)
-    visit(*pool);
-}
-
-template <class Call>
-auto DeviceAllocator::run_unlocked(Call call) QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  ++operations_under_way_;
-  mutex_.unlock();
-  auto result = call();
-  mutex_.lock();
-  --operations_under_way_;
-  changed_.notify_all();
-  return result;
-}
-
 }  // namespace quarry
+
+#include "core/device_section.hpp"

@@ -182,7 +182,8 @@ std::optional<BlockInfo> DeviceAllocator::find_block(Address address) const {
   if (block->state() != BlockState::kAllocated) return std::nullopt;
   if (!block->is_held.load(std::memory_order_relaxed)) return std::nullopt;
   return BlockInfo{block->address,   block->size,   block->requested_bytes,
-                   segment->address, segment->size, block->owner->ref};
+                   segment->address, segment->size, segment->is_expandable(),
+                   block->owner->ref};
 }
 
 std::string DeviceAllocator::describe_address(Address address, bool* is_freed_block) const {

@@ -30,6 +30,7 @@ Fence& Fences::get_open_fence(Stream& stream) {
 void Fences::guard(Block& block, Stream& stream) {
   if (stream.life == StreamLife::kDrained) return;
   ++block.pending_fences;
+  ++waits_;
   if (stream.life == StreamLife::kRetired) {
     stream.newest_fence->waiters.push_back(&block);  // the last there will be
     return;
@@ -42,6 +43,32 @@ void Fences::cover(Stream& stream) {
   if (!stream.is_live()) return;  // its last fence covers all
   get_open_fence(stream);
   static_cast<void>(seal(stream));
+}
+
+bool Fences::order(const Stream& earlier, const Stream& later) {
+  if (earlier.newest_fence == nullptr) return true;
+  if (later.is_per_thread() && later.thread != get_thread_token()) return false;
+  if (!later.is_live() || check_not_capturing(later) != DriverCode::kSuccess) return false;
+  // A stream that waits for an event which a capture has taken along would join that capture.
+  const EventHandle event = earlier.newest_fence->event;
+  const DriverCode code = driver_.query_event(event);
+  if (code == DriverCode::kNotReady) {
+    return driver_.wait_event(later.ref, event) == DriverCode::kSuccess;
+  }
+  return code == DriverCode::kSuccess;
+}
+
+void Fences::take_ordered(const Stream& owner, const std::vector<Stream*>& earlier,
+                          std::vector<Block*>& done) {
+  for (const Stream* stream : earlier) {
+    for (Fence* fence = stream->oldest_fence; fence != nullptr; fence = fence->next) {
+      waits_ -= static_cast<std::int64_t>(std::erase_if(fence->waiters, [&](Block* block) {
+        if (block->owner != &owner) return false;
+        if (--block->pending_fences == 0) done.push_back(block);
+        return true;
+      }));
+    }
+  }
 }
 
 // kSuccess; kCaptureUnsupported if the stream, or what poisons the legacy stream, is capturing; or
@@ -106,6 +133,8 @@ DriverCode Fences::seal(Stream& stream) {
   if (!event.is_ok()) return event.code;
   Fence* const fence = std::exchange(stream.open_fence, nullptr);
   fence->event = event.value;
+  fence->number = stream.fence_number++;
+  stream.has_uncovered_frees = false;
   (stream.newest_fence != nullptr ? stream.newest_fence->next : stream.oldest_fence) = fence;
   stream.newest_fence = fence;
   ++outstanding_;
@@ -126,6 +155,7 @@ Status Fences::retire(Stream& stream) {
   }
   if (code == DriverCode::kSuccess) {
     stream.life = StreamLife::kRetired;
+    ++retiring_streams_;
     return Status::ok();
   }
   if (!was_open) {
@@ -171,6 +201,7 @@ void Fences::finish(Fence& fence, std::vector<Block*>& done) {
   for (Block* block : fence.waiters) {
     if (--block->pending_fences == 0) done.push_back(block);
   }
+  waits_ -= static_cast<std::int64_t>(fence.waiters.size());
   fence.waiters.clear();  // keeps its capacity
   fences_.give_back(&fence);
   --outstanding_;
@@ -193,6 +224,7 @@ void Fences::take_passed(Stream& stream, std::vector<Block*>& done) {
     }
     stream.oldest_fence = fence->next;
     if (stream.oldest_fence == nullptr) stream.newest_fence = nullptr;
+    stream.passed_number = fence->number;
     finish(*fence, done);
   }
 }
@@ -210,6 +242,7 @@ void Fences::collect(std::vector<Block*>& done, std::vector<Stream*>& drained) {
     waiting_streams_.pop_back();
     if (stream.life == StreamLife::kRetired) {
       stream.life = StreamLife::kDrained;
+      --retiring_streams_;
       ++stream.references;
       drained.push_back(&stream);
     }

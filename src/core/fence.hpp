@@ -29,6 +29,7 @@ struct Fence {
   Stream* stream = nullptr;
   EventHandle event = EventHandle::kNull;  // null until sealed
   Fence* next = nullptr;                   // the next newer one of the stream
+  std::uint64_t number = 0;                // Stream::fence_number when it was sealed
   std::vector<Block*> waiters;
   bool has_failed = false;  // the driver answered a query with an error, counted once
 };
@@ -41,7 +42,15 @@ class Fences {
   void guard(Block& block, Stream& stream);
 
   // A fence, which no block waits for, of all that was submitted to `stream` before now.
+  // Afterwards what was freed on it passes sooner or later.
   void cover(Stream& stream);
+  // Work submitted to `later` from now on comes after what the fences of `earlier` cover, on the
+  // device; the host waits for nothing. False if the driver refused, or one of them captures.
+  bool order(const Stream& earlier, const Stream& later);
+  // Appends to `done` the blocks of `owner` that waited only for fences of streams that it has
+  // been ordered after. They need not wait any longer.
+  void take_ordered(const Stream& owner, const std::vector<Stream*>& earlier,
+                    std::vector<Block*>& done);
   // Whether a fence of the stream has not passed yet.
   static bool has_any(const Stream& stream) noexcept {
     return stream.oldest_fence != nullptr || stream.open_fence != nullptr;
@@ -62,6 +71,8 @@ class Fences {
 
   // Whether collect has anything to look at. Cheap.
   bool is_idle() const noexcept { return waiting_streams_.empty(); }
+  // Whether blocks or the end of a stream wait for fences, and not only free memory.
+  bool has_waiters() const noexcept { return waits_ > 0 || retiring_streams_ > 0; }
 
   // The newest event of every stream that has sealed fences: when these are done, all are.
   std::vector<EventHandle> get_newest_events() const;
@@ -112,6 +123,8 @@ class Fences {
   std::vector<EventHandle> tainted_events_;  // may have been captured; never used or queried again
   std::int64_t outstanding_ = 0;             // sealed and not passed
   std::int64_t failed_ = 0;
+  std::int64_t waits_ = 0;  // entries of all fences' waiters
+  std::int64_t retiring_streams_ = 0;
   std::uint64_t seals_ = 0;
   DriverCode last_error_ = DriverCode::kSuccess;   // not taken yet
   DriverCode noted_error_ = DriverCode::kSuccess;  // the one that keeps coming

@@ -174,10 +174,12 @@ void DeviceAllocator::take_back_in_lane(Block& block, Lane& lane,
   block.requested_bytes = 0;
   Segment& segment = *block.segment;
   --segment.active_blocks;
+  block.fence_number = block.owner->fence_number;
+  block.owner->has_uncovered_frees = true;
   block.owner->cached_bytes += block.size;
   BlockPool& pool = segment.get_free_blocks();
   const InactiveSplitChange change =
-      segment.family == StatFamily::kSmall
+      segment.family == StatFamily::kSmall && !segment.is_expandable()
           ? put_back(block, pool.get_bins(*block.owner), lane.blocks)
           : put_back(block, pool, lane.blocks);
   own.counts().change_inactive_splits(segment.family, change.count, change.bytes);
@@ -216,7 +218,7 @@ std::uint64_t DeviceAllocator::get_free_count() {
 // Requests in lanes do not look at fences and queued frees: while there are any, they may not be
 // served there.
 void DeviceAllocator::note_unsettled() {
-  routing_.set_to(RoutingReason::kUnsettled, !queued_frees_.empty() || !fences_.is_idle());
+  routing_.set_to(RoutingReason::kUnsettled, !queued_frees_.empty() || fences_.has_waiters());
 }
 
 }  // namespace quarry

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/device_allocator.hpp"
+#include "core/expandable_memory.hpp"
 
 namespace quarry {
 

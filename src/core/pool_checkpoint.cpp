@@ -68,6 +68,13 @@ Result<PoolCheckpoint> DeviceAllocator::save_pool(PoolId id) noexcept {
   Section section(*this);
   if (Status settled = wait_until_settled(id); !settled.is_ok()) return settled;
   const MemPool& pool = *find_pool(id);
+  for (const Segment* segment = pool.first_segment; segment != nullptr; segment = segment->next) {
+    if (!segment->is_expandable()) continue;
+    return Status(
+        StatusCode::kNotSupported,
+        "pool " + to_text(id) +
+            " has expandable segments, whose layout cannot be saved; use segments:plain");
+  }
   PoolCheckpoint saved{device_, serial_, id, pool.serial, {}};
   for (const Segment* segment = pool.first_segment; segment != nullptr; segment = segment->next) {
     PoolCheckpoint::Segment& own = saved.segments.emplace_back();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/device_allocator.hpp"
+#include "core/expandable_memory.hpp"
 #include "core/thread_state.hpp"
 
 namespace quarry {
@@ -77,6 +78,9 @@ int DeviceAllocator::release(MemPool& pool) {
   const int holders = --pool.use_count;
   if (holders > 0) return holders;
   has_finished_backends_ |= pool.options.backend.is_set();
+  ++pool.requests;
+  expandable_->drop_unused_ranges(pool);
+  --pool.requests;
   drop_pool_if_unused(pool);
   return 0;
 }
@@ -142,9 +146,14 @@ Status DeviceAllocator::trim_pool(PoolId id) noexcept {
   wait_for_fences();
   wait_for_turn();
   std::vector<Segment*> vacant;
+  std::vector<Segment*> ranges;
   // The pool may be gone after the wait.
-  if (MemPool* const found = find_pool(id)) list_vacant(*found, vacant);
-  const Released released = release_segments(vacant);
+  if (MemPool* const found = find_pool(id)) {
+    list_vacant(*found, vacant);
+    list_ranges(*found, ranges);
+  }
+  const Released of_plain = release_segments(vacant);
+  const Released released = of_plain.is_done() ? release_extents(ranges) : of_plain;
   if (released.gate != FreeGate::Entry::kEntered) {
     return Status(StatusCode::kBusy, "the driver-free guard is held, so nothing was released");
   }
@@ -154,11 +163,11 @@ Status DeviceAllocator::trim_pool(PoolId id) noexcept {
                     describe(released.failure));
 }
 
-// Appends the vacant segments that no graph may use.
+// Appends the vacant plain segments that no graph may use.
 void DeviceAllocator::list_vacant(const MemPool& pool, std::vector<Segment*>& vacant) const {
   const bool has_graphs = !pool.is_default() && pool.use_count > 0;
   for (Segment* segment = pool.first_segment; segment != nullptr; segment = segment->next) {
-    if (!segment->is_vacant() || segment->is_detached) continue;
+    if (!segment->is_vacant() || segment->is_detached || segment->is_expandable()) continue;
     if (!(has_graphs && segment->was_captured)) vacant.push_back(segment);
   }
 }
@@ -231,6 +240,8 @@ Block* DeviceAllocator::borrow(const Request& request) {
     if (!pool->options.use_on_oom || pool->use_count == 0) continue;
     other.pool = pool.get();
     if (Block* block = find_fitting(other)) return block;
+    if (!expandable_->serves(*pool)) continue;
+    if (Block* block = expandable_->join(other)) return block;
   }
   return nullptr;
 }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "core/device_allocator.hpp"
+#include "core/expandable_memory.hpp"
 #include "core/size_policy.hpp"
 #include "core/thread_state.hpp"
 
@@ -160,8 +161,12 @@ bool DeviceAllocator::ask_callbacks(const Request& request) QUARRY_NO_THREAD_SAF
   return did_something;
 }
 
-// A new segment that holds the request; null if the limit or the driver has no room.
+// Memory that holds the request; null if the limit or the driver has no room.
 Result<Block*> DeviceAllocator::grow(const Request& request) {
+  return expandable_->serves(*request.pool) ? expandable_->grow(request) : grow_plain(request);
+}
+
+Result<Block*> DeviceAllocator::grow_plain(const Request& request) {
   wait_for_turn();
   if (is_over_limit(request.segment_bytes) || is_over_pool_limit(request)) return nullptr;
   growing_bytes_ += request.segment_bytes;
@@ -181,6 +186,7 @@ Block& DeviceAllocator::add_segment(Address address, const Request& request) {
   Block& block = *std::construct_at(get_stock(*request.stream).take());
   segment.address = address;
   segment.size = request.segment_bytes;
+  segment.reserved_bytes = request.segment_bytes;
   segment.family = request.family;
   segment.sequence = next_sequence_++;
   segment.stream = request.stream->ref;
@@ -224,6 +230,7 @@ void DeviceAllocator::collect_garbage() {
 // Under a split limit: gives back the oversize blocks of this stream that make room. True if that
 // was enough to try again.
 bool DeviceAllocator::release_oversize(const Request& request) {
+  if (expandable_->serves(*request.pool)) return false;
   if (config_.max_split_bytes == kUnlimited || request.pool->options.no_recycle) return false;
   wait_for_turn();
   bool is_enough = false;
@@ -235,7 +242,8 @@ bool DeviceAllocator::release_oversize(const Request& request) {
 // the gate does not wait at all: it is between two launches, and the first may wait for the
 // second.
 void DeviceAllocator::wait_for_fences() QUARRY_NO_THREAD_SAFETY_ANALYSIS {
-  settle_frees();
+  settle_everything();
+  expandable_->cover_free_memory();
   const std::vector<EventHandle> events = fences_.get_newest_events();
   if (events.empty() || free_gate_.is_held_by_this_thread()) return;
   mutex_.unlock();
@@ -245,7 +253,7 @@ void DeviceAllocator::wait_for_fences() QUARRY_NO_THREAD_SAFETY_ANALYSIS {
       static_cast<void>(driver_.synchronize_event(event));
   }
   mutex_.lock();
-  settle_frees();
+  settle_everything();
 }
 
 bool DeviceAllocator::is_over_limit(Bytes more_bytes) const {

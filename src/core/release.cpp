@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "core/device_allocator.hpp"
+#include "core/expandable_memory.hpp"
 #include "core/size_policy.hpp"
 #include "core/thread_state.hpp"
 
@@ -40,12 +41,35 @@ Status DeviceAllocator::empty_cache() noexcept {
 // spare.
 Released DeviceAllocator::release_vacant_segments(Need need) {
   std::vector<Segment*> vacant;
+  std::vector<Segment*> ranges;
   for_each_pool([&](const MemPool& pool) QUARRY_REQUIRES(mutex_) {
     const bool is_spare = pool.is_default() || pool.use_count == 0;
     const bool may_spare = need == Need::kMemoryShort && !pool.options.no_recycle;
-    if (is_spare || may_spare) list_vacant(pool, vacant);
+    if (!is_spare && !may_spare) return;
+    list_vacant(pool, vacant);
+    list_ranges(pool, ranges);
   });
-  return release_segments(vacant);
+  const Released of_plain = release_segments(vacant);
+  const Released of_ranges = release_extents(ranges);
+  return of_plain.is_done() ? of_ranges : of_plain;
+}
+
+void DeviceAllocator::list_ranges(const MemPool& pool, std::vector<Segment*>& ranges) const {
+  for (Segment* segment = pool.first_segment; segment != nullptr; segment = segment->next) {
+    if (segment->is_expandable()) ranges.push_back(segment);
+  }
+}
+
+// What is idle in expandable segments. Never waits for the gate.
+Released DeviceAllocator::release_extents(const std::vector<Segment*>& ranges) {
+  Released released;
+  if (ranges.empty()) return released;
+  released.gate = free_gate_.try_enter();
+  if (released.gate != FreeGate::Entry::kEntered) return released;
+  released.failure = expandable_->release_idle(ranges);
+  free_gate_.leave();
+  if (released.failure != DriverCode::kSuccess) ++stats_.driver_free_failures;
+  return released;
 }
 
 // Segments that the driver took are erased, the others stay cached. Never waits for the gate.
@@ -136,9 +160,10 @@ void DeviceAllocator::attach_again(Segment& segment) {
 
 void DeviceAllocator::erase_segment(Segment& segment) {
   stats_.segment.add(segment.family, -1);
-  stats_.reserved_bytes.add(segment.family, -static_cast<std::int64_t>(segment.size));
+  const auto reserved = static_cast<std::int64_t>(segment.reserved_bytes);
+  stats_.reserved_bytes.add(segment.family, -reserved);
   if (segment.is_oversize_counted) stats_.oversize_segments.add(-1);
-  ++stats_.num_device_free;
+  if (!segment.is_expandable()) ++stats_.num_device_free;
   if (segment.is_detached) {
     retiring_bytes_ -= segment.size;
   } else {
@@ -155,8 +180,8 @@ void DeviceAllocator::erase_segment(Segment& segment) {
   pool.remove(segment);
   if (segment.is_private) {
     pool.stats.segments.add(-1);
-    pool.stats.reserved_bytes.add(-static_cast<std::int64_t>(segment.size));
-    ++pool.stats.num_device_free;
+    pool.stats.reserved_bytes.add(-reserved);
+    if (!segment.is_expandable()) ++pool.stats.num_device_free;
   }
   segments_.give_back(&segment);
   drop_pool_if_unused(pool);
@@ -183,8 +208,8 @@ std::vector<Segment*> DeviceAllocator::choose_garbage(Bytes target_bytes) const 
   std::uint64_t total_age = 0;
   for (Segment* segment = default_pool_.first_segment; segment != nullptr;
        segment = segment->next) {
-    const bool is_candidate =
-        segment->family == StatFamily::kLarge && segment->is_vacant() && !segment->is_detached;
+    const bool is_candidate = segment->family == StatFamily::kLarge && !segment->is_expandable() &&
+                              segment->is_vacant() && !segment->is_detached;
     if (!is_candidate) continue;
     candidates.push_back({segment, get_age(*segment)});
     total_age += candidates.back().age;
@@ -240,6 +265,7 @@ std::size_t DeviceAllocator::tear_down() {
   std::size_t live_blocks = 0;
   empty_magazines();
   CaptureModeBracket bracket(driver_);
+  expandable_->drain_before_tear_down();
   while (!segments_by_address_.empty()) {
     Segment& segment = *segments_by_address_.begin()->second;
     for (Block* block = segment.first; block != nullptr; block = block->next) {
@@ -248,7 +274,9 @@ std::size_t DeviceAllocator::tear_down() {
       pointer_map_.remove(block->address, block->segment->get_region_use());
     }
     const SegmentBackend& backend = segment.pool->options.backend;
-    if (backend.is_set()) {
+    if (segment.is_expandable()) {
+      expandable_->tear_down(segment);
+    } else if (backend.is_set()) {
       // After unlocking, and before the backend hears that it is unused.
       unused_hooks_.push_back([free = backend.free, address = segment.address, size = segment.size,
                                stream = segment.stream] { free(address, size, stream); });

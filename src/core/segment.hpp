@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A contiguous device address range from the driver, tiled by blocks. Owned by its MemPool; knows
-// nothing of pools, statistics or the driver.
+// A contiguous device address range from the driver, tiled by blocks. Plain, it is memory as a
+// whole; expandable, it has memory where extents are mapped, and holes elsewhere
+// (extent_range.hpp). Owned by its MemPool; knows nothing of pools, statistics or the driver.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/bytes.hpp"
@@ -16,6 +18,7 @@
 namespace quarry {
 
 class BlockPool;
+struct ExtentRange;
 struct MemPool;
 
 struct alignas(64) Segment {
@@ -34,15 +37,18 @@ struct alignas(64) Segment {
   // Order of creation on the device. Ties between blocks of one size are broken by it, so that
   // decisions depend on the sequence of calls and not on the driver's addresses.
   std::uint64_t sequence = 0;
+  ExtentRange* range = nullptr;  // null: plain
 
   Segment* previous = nullptr;  // in the MemPool's list, in order of creation
   Segment* next = nullptr;
-  StreamRef stream;  // of the request that it was obtained for
+  Bytes reserved_bytes = 0;  // memory that it holds from the driver
+  StreamRef stream;          // of the request that it was obtained for
   // Reasons to stay though nothing in it is in use. A restore that is under way; and each free
   // still to come of a block that a restore has taken from its holder: if another segment had the
   // address by then, that would free somebody else's block.
   std::uint32_t holds = 0;
 
+  bool is_expandable() const noexcept { return range != nullptr; }
   // Where its free blocks are.
   BlockPool& get_free_blocks() const noexcept;
   PointerMap::RegionUse get_region_use() const noexcept {
@@ -78,6 +84,7 @@ inline Block* split(Block& block, Bytes head_bytes, BlockStock& blocks) {
   tail->size = block.size - head_bytes;
   tail->segment = block.segment;
   tail->owner = block.owner;
+  tail->fence_number = block.fence_number;
   ++tail->owner->references;
   tail->previous = &block;
   tail->next = block.next;
@@ -97,6 +104,7 @@ inline void absorb_next(Block& block, BlockStock& blocks) noexcept {
   Block* const tail = block.next;
   QUARRY_ASSERT_EQ(block.end(), tail->address);
   --tail->owner->references;
+  block.fence_number = std::max(block.fence_number, tail->fence_number);
   block.size += tail->size;
   block.next = tail->next;
   blocks.set_previous(block.next, &block);

@@ -66,6 +66,7 @@ void DeviceAllocator::change_owner_of_free(MemPool& pool, const Stream& from, St
     while (Block* block = pool.get_blocks(family).find_largest(from)) {
       pool_remove(*block, change);
       set_owner(*block, to);
+      block->fence_number = to.fence_number;
       pool_insert(coalesce(*block, change), change);
     }
     apply(change, family);
@@ -75,7 +76,7 @@ void DeviceAllocator::change_owner_of_free(MemPool& pool, const Stream& from, St
 void DeviceAllocator::set_owner(Block& block, Stream& owner) {
   if (block.owner == &owner) return;
   Segment& segment = *block.segment;
-  if (segment.is_private) {
+  if (segment.is_private || block.state() == BlockState::kUnmapped) {
     // Never served in lanes.
   } else if (!block.is_split()) {
     segment.lane = owner.lane;

@@ -7,6 +7,7 @@ namespace quarry {
 
 StreamTable::StreamTable(DeviceId device) : device_(device) {
   idle_ = &add(StreamRef{device, StreamHandle{~0ull}}, 0);
+  idle_->passed_number = ~0ull;
   idle_->life = StreamLife::kDrained;
 }
 

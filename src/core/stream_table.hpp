@@ -46,6 +46,11 @@ struct alignas(64) Stream {
   Bytes cached_bytes = 0;         // of free blocks that it owns in the default pool
   Bytes grown_beside_parked = 0;  // segments obtained although blocks were parked (reclaim.cpp)
   // Fences by age: sealed ones from the oldest to the newest, and the one not sealed yet.
+  // Each has a number: what is freed now comes before the fence that will have `fence_number`, and
+  // fences up to `passed_number` have passed.
+  std::uint64_t fence_number = 1;
+  std::uint64_t passed_number = 0;
+  bool has_uncovered_frees = false;  // memory was freed since the last fence was sealed
   Fence* oldest_fence = nullptr;
   Fence* newest_fence = nullptr;
   Fence* open_fence = nullptr;

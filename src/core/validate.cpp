@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "core/device_allocator.hpp"
+#include "core/expandable_memory.hpp"
 #include "core/size_policy.hpp"
 
 namespace quarry {
@@ -60,7 +61,7 @@ void DeviceAllocator::validate_segments(const MemPool& pool, Sums& sums) {
     sums.attached += segment->is_detached ? 0 : 1;
     validate_blocks(*segment, sums);
     own.segments.add(1);
-    own.reserved_bytes.add(static_cast<std::int64_t>(segment->size));
+    own.reserved_bytes.add(static_cast<std::int64_t>(segment->reserved_bytes));
     for (const Block* block = segment->first; block != nullptr; block = block->next) {
       const auto size = static_cast<std::int64_t>(block->size);
       const bool is_allocated = block->state() == BlockState::kAllocated;
@@ -117,7 +118,10 @@ void DeviceAllocator::validate_blocks(const Segment& segment, Sums& sums) const 
     if (previous != nullptr && previous->is_free() && block->is_free()) {
       QUARRY_CHECK(previous->owner != block->owner);
     }
-    QUARRY_CHECK_EQ(block->state() == BlockState::kRetiring, segment.is_detached);
+    if (!segment.is_expandable()) {
+      QUARRY_CHECK_EQ(block->state() == BlockState::kRetiring, segment.is_detached);
+      QUARRY_CHECK(block->state() != BlockState::kUnmapped);
+    }
     validate_block(*block, sums);
     active_blocks += block->is_active() ? 1 : 0;
     expected = block->end();
@@ -132,7 +136,12 @@ void DeviceAllocator::validate_blocks(const Segment& segment, Sums& sums) const 
   QUARRY_CHECK_GE(segment.holds, claims);
   Sums::Family& family = sums.family[static_cast<int>(segment.family)];
   family.segments += 1;
-  family.reserved_bytes += static_cast<std::int64_t>(segment.size);
+  family.reserved_bytes += static_cast<std::int64_t>(segment.reserved_bytes);
+  if (segment.is_expandable()) {
+    expandable_->validate(segment);
+  } else {
+    QUARRY_CHECK_EQ(segment.reserved_bytes, segment.size);
+  }
   sums.oversize_segments += segment.is_oversize_counted ? 1 : 0;
   sums.retiring_bytes += segment.is_detached ? segment.size : 0;
   ++sums.segment_count;

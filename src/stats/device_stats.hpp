@@ -77,6 +77,10 @@ struct DeviceStats {
   std::int64_t invalid_frees = 0;       // frees of unknown pointers and double frees
   std::int64_t size_mismatches = 0;     // sized frees that named another size
   std::int64_t driver_free_failures = 0;  // segments that the driver refused to take back
+  // Expandable segments: extents made, given back, and moved to where they were needed; waits of
+  // one stream for another, on the device, to reuse its memory.
+  std::int64_t extents_created = 0, extents_released = 0, extents_moved = 0;
+  std::int64_t stream_waits = 0;
 
   void reset_peak() noexcept;
   void reset_accumulated() noexcept;

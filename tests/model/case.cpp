@@ -99,6 +99,7 @@ std::string format(const Case& experiment) {
   append_field(text, Field{"reuse_stream_handles", options.reuse_stream_handles},
                Field{"", usual.reuse_stream_handles});
   append_field(text, Field{"thread_cache", options.thread_cache}, Field{"", usual.thread_cache});
+  append_field(text, Field{"expandable", options.expandable}, Field{"", usual.expandable});
   append_field(text, Field{"calls_take_time", options.calls_take_time},
                Field{"", usual.calls_take_time});
   append_field(text, Field{"has_pools", options.has_pools}, Field{"", usual.has_pools});

@@ -40,6 +40,7 @@ struct CaseOptions {
   bool reuse_stream_handles = true;
   bool calls_take_time = false;
   bool thread_cache = true;  // at the start; Configure may change it
+  bool expandable = false;   // segments; on devices so small that all extents are of 2 MiB
   bool has_pools = false;    // the generator uses private pools and graphs
   Mutant mutant = Mutant::kNone;
 };

@@ -239,6 +239,9 @@ Case generate_case(Entropy& entropy, std::size_t count, Repertoire repertoire) {
   made.options.threads = repertoire == Repertoire::kOneThread ? 1 : 3;
   made.options.made_streams = entropy.pick({0, 1, 3, 3, 5});
   made.options.physical_bytes = entropy.pick({64_MiB, 256_MiB, 512_MiB, 2_GiB});
+  made.options.expandable = entropy.chance(40);
+  if (made.options.expandable)
+    made.options.physical_bytes = entropy.pick({64_MiB, 256_MiB, 480_MiB});
   made.options.reuse_addresses = entropy.chance(70);
   made.options.reuse_stream_handles = entropy.chance(70);
   made.options.thread_cache = entropy.chance(70);

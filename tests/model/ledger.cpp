@@ -56,7 +56,8 @@ std::string Ledger::compare(DeviceId device, const DeviceStats& stats,
   std::int64_t least = 0;
   for (const PendingBlock& block : own.pending) {
     most += static_cast<std::int64_t>(block.bytes);
-    if (std::any_of(block.uses.begin(), block.uses.end(), is_running)) {
+    // It may have been reused already by a stream that was made to wait for those uses.
+    if (!may_wait_on_device && std::any_of(block.uses.begin(), block.uses.end(), is_running)) {
       least += static_cast<std::int64_t>(block.bytes);
     }
   }

@@ -50,6 +50,7 @@ struct DeviceLedger {
 struct Ledger {
   // Magazines make a peak inexact by what other threads did in theirs meanwhile.
   bool is_peak_exact = true;
+  bool may_wait_on_device = false;  // streams of the allocator's own accord
   std::vector<DeviceLedger> devices;
   std::int64_t invalid_frees = 0;  // of all devices
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "core/extent_policy.hpp"
 #include "core/size_policy.hpp"
 #include "tests/model/state.hpp"
 
@@ -16,11 +17,15 @@ struct Demand {
   StatFamily family{};
 };
 
-Demand make_demand(const Allocate& request, const Config& config) {
+Demand make_demand(const Allocate& request, const Config& config, bool is_expandable) {
   Demand demand;
   demand.needed_bytes = calculate_block_size(request.bytes, config) +
                         std::max(request.alignment, kMinBlock) - kMinBlock;
   demand.segment_bytes = calculate_segment_size(demand.needed_bytes, config);
+  // Where it begins and ends it may touch an extent that others use.
+  if (is_expandable) {
+    demand.segment_bytes = round_up(demand.needed_bytes, kExtentPage) + kExtentPage;
+  }
   demand.family = get_family(demand.needed_bytes);
   return demand;
 }
@@ -158,13 +163,17 @@ void check_out_of_memory(State& state, const Allocate& request, Caller caller,
                          const UserStream& stream, const Before& before) {
   const DeviceId device = stream.ref.device;
   const Config config = state.allocator().get_config();
-  const Demand demand = make_demand(request, config);
+  const bool is_pools_own =
+      before.pool != kDefaultPool && (state.pools().at(before.pool).functions != nullptr ||
+                                      state.pools().at(before.pool).options.no_split);
+  const Demand demand = make_demand(request, config, config.expandable_segments && !is_pools_own);
   const DeviceStats now = state.stats(device);
+  const bool is_plain = !config.expandable_segments;
   const bool is_only_stream = state.options().made_streams == 0 && stream.name.generation == 0;
-  if (is_only_stream && is_gap_fitting(state, device, before.pool, demand, config)) {
+  if (is_plain && is_only_stream && is_gap_fitting(state, device, before.pool, demand, config)) {
     state.fail("false out-of-memory: a free block of the stream fitted");
   }
-  if (before.pool == kDefaultPool && is_cache_fitting(state, stream, demand, config)) {
+  if (is_plain && before.pool == kDefaultPool && is_cache_fitting(state, stream, demand, config)) {
     state.fail("false out-of-memory: a cached block of the stream fitted");
   }
   const bool was_rejected = now.num_oom_rejections > before.stats.num_oom_rejections;
@@ -186,7 +195,8 @@ void check_out_of_memory(State& state, const Allocate& request, Caller caller,
   }
   check_pools_are_trimmed(state, device, caller);
   const bool may_be_offered = state.offered_slot >= 0 && state.block(state.offered_slot);
-  if (before.pool == kDefaultPool && !may_be_offered) {
+  // A lender that grows in parts may have room where the default pool has none.
+  if (before.pool == kDefaultPool && !may_be_offered && is_plain) {
     check_lenders(state, request, caller, stream);
   }
   if (does_pool_refuse(state, before, demand.segment_bytes)) return;

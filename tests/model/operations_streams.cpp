@@ -157,7 +157,7 @@ void EmptyCache::perform(State& state) const {
   const Bytes held = state.calculate_kept_bytes(on);
   state.touch_pools();
   const auto reserved = static_cast<Bytes>(now.reserved_bytes.all.current);
-  const bool is_exact = now.pending_bytes == 0 && !state.are_faults_possible;
+  const bool is_exact = now.pending_bytes == 0 && !state.are_faults_possible && !state.is_full(on);
   if (reserved < held || (is_exact && reserved != held)) {
     state.fail("empty_cache left " + std::to_string(reserved) + " bytes, blocks are held in " +
                std::to_string(held));
@@ -175,6 +175,7 @@ void Configure::perform(State& state) const {
   config.throw_on_cudamalloc_oom = rejects_early;
   config.upstream_quirks = upstream_quirks;
   config.thread_cache = thread_cache;
+  config.expandable_segments = state.options().expandable;
   config.graph_capture_reclaim = graph_capture_reclaim;
   config.graph_capture_record_stream_reuse = record_stream_reuse;
   state.allocator().configure(config);

@@ -78,14 +78,14 @@ void PrivatePools::release(int number) {
   std::erase_if(routes_, [number](const UserRoute& route) { return route.pool == number; });
 }
 
-void PrivatePools::add(int number, const UserBlock& block, Address segment, Bytes segment_bytes) {
+void PrivatePools::add(int number, const UserBlock& block, const BlockInfo& info) {
   UserPool& pool = at(number);
   const auto size = static_cast<std::int64_t>(block.bytes);
   ++pool.count;
   pool.bytes += size;
   pool.risen_bytes += size;
   pool.peak_bytes = std::max(pool.peak_bytes, pool.bytes);
-  if (block.capture != 0) pool.captured_segments[segment] = segment_bytes;
+  if (block.capture != 0) add_kept_memory(info, pool.captured_segments);
 }
 
 void PrivatePools::remove(const UserBlock& block) {
@@ -256,7 +256,10 @@ std::string PrivatePools::compare(const UserPool& pool, const PoolReport& report
        static_cast<std::int64_t>(pool.options.limit_bytes)},
       {"reserved_bytes.current", stats.reserved_bytes.current,
        static_cast<std::int64_t>(functions_bytes)},
-      {"segments.current", stats.segments.current, stats.num_device_alloc - stats.num_device_free},
+      {"segments.current",
+       state_.options().expandable ? stats.num_device_alloc - stats.num_device_free
+                                   : stats.segments.current,
+       stats.num_device_alloc - stats.num_device_free},
   };
   for (const auto& figure : exact) {
     if (figure.is != figure.should_be) {
@@ -284,7 +287,7 @@ Bytes PrivatePools::calculate_kept_bytes(int number) {
     const std::optional<UserBlock>& block = state_.block(slot);
     if (!block || block->pool != number) continue;
     const auto info = state_.allocator().find_block(block->address);
-    if (info.is_ok()) kept[info.value().segment_address] = info.value().segment_bytes;
+    if (info.is_ok()) add_kept_memory(info.value(), kept);
   }
   Bytes sum = 0;
   for (const auto& [address, bytes] : kept)

@@ -39,7 +39,8 @@ struct UserPool {
   // What its report must say, since it was made.
   std::int64_t count = 0, bytes = 0, peak_bytes = 0, risen_bytes = 0, fallen_bytes = 0;
   std::int64_t ooms = 0;
-  // Segments that a capture was given memory of: they stay until the pool is released.
+  // Segments, or extents, that a capture was given memory of: they stay until the pool is
+  // released.
   std::map<Address, Bytes> captured_segments;
   // Where its graphs are launched, one after the other.
   std::optional<StreamName> replay;
@@ -70,7 +71,7 @@ class PrivatePools {
   // What the allocator must answer.
   StatusCode retain(UserPool& pool, const RetainPool& wishes, bool exists);
   void release(int pool);
-  void add(int pool, const UserBlock& block, Address segment, Bytes segment_bytes);
+  void add(int pool, const UserBlock& block, const BlockInfo& info);
   void remove(const UserBlock& block);
 
   // A planted fault made it unclear from which pool memory was asked.

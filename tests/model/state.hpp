@@ -62,6 +62,9 @@ struct Before {
   std::uint64_t refusal_count = 0;  // of the pool's functions
 };
 
+// Adds what stays reserved while the block is held: its segment, or the extents that it lies on.
+void add_kept_memory(const BlockInfo& block, std::map<Address, Bytes>& kept);
+
 class State {
  public:
   explicit State(const CaseOptions& options);
@@ -143,6 +146,8 @@ class State {
   DeviceStats stats(DeviceId device) { return allocator_->get_stats(device).value(); }
   // The bytes of the segments in which the user holds something.
   Bytes calculate_kept_bytes(DeviceId device);
+  // Without the little memory that expandable segments need to wait for the device.
+  bool is_full(DeviceId device);
   // What the limits allow to be reserved.
   Bytes calculate_allowed_bytes(DeviceId device);
 

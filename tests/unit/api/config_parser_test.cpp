@@ -70,8 +70,18 @@ TEST(ConfigOptions, EveryOptionSetsItsField) {
                        "graph_capture_reclaim:False,graph_pools:automatic,"
                        "expandable_segments:False,thread_cache:False,backend:native,"
                        "release_lock_on_cudamalloc:True,release_lock_on_hipmalloc:True,"
-                       "graph_capture_record_stream_reuse:True")
+                       "graph_capture_record_stream_reuse:True,cross_stream_reuse:idle,"
+                       "recycle:passed,reserve_slack:0.1")
                        .config;
+  EXPECT_EQ(c.cross_stream_reuse, CrossStreamReuse::kIdle);
+  EXPECT_EQ(c.recycle, Recycle::kPassed);
+  EXPECT_EQ(c.reserve_slack, 0.1);
+  EXPECT_FALSE(c.expandable_segments);
+  EXPECT_TRUE(parse("segments:expandable").config.expandable_segments);
+  EXPECT_TRUE(parse("expandable_segments:True").config.expandable_segments);
+  EXPECT_EQ(parse("cross_stream_reuse:off,recycle:off").config.cross_stream_reuse,
+            CrossStreamReuse::kOff);
+  EXPECT_EQ(parse("cross_stream_reuse:off,recycle:off").config.recycle, Recycle::kOff);
   EXPECT_EQ(c.large_segment_bytes, 32_MiB);
   EXPECT_EQ(c.max_split_bytes, 256_MiB);
   EXPECT_EQ(c.max_non_split_rounding_bytes, 40_MiB);

@@ -40,16 +40,14 @@ TEST(ConfigRefuses, C55AnUnknownKeyInStrictMode) {
 TEST(ConfigRefuses, KeysOfUpstreamWithTheReason) {
   expect_refused({{"pinned_use_background_threads:True", {"pinned host memory"}},
                   {"pinned_reserve_segment_size_mb:1024", {"pinned host memory"}},
-                  {"expandable_segments_reserve:40G", {"expandable segments", "not have yet"}},
-                  {"recycle:stream", {"'recycle'", "later version"}}},
+                  {"expandable_segments_reserve:40G", {"addresses are reserved"}},
+                  {"seal:free", {"'seal'", "later version"}}},
                  ParseMode::kStrict);
 }
 
 TEST(ConfigRefuses, ValuesThatThisVersionDoesNotHaveYet) {
   const std::vector<Refused> cases = {
-      {"segments:auto", {"'segments'", "'auto'", "not have yet", "allowed: plain"}},
-      {"segments:expandable", {"'expandable'", "not have yet"}},
-      {"expandable_segments:True", {"'True'", "not have yet", "allowed: False"}},
+      {"segments:auto", {"'segments'", "'auto'", "later version", "allowed: plain"}},
       {"backend:cudaMallocAsync", {"'cudaMallocAsync'", "allowed: native"}},
       {"release_lock_on_cudamalloc:False", {"never holds its lock", "allowed: True"}},
       {"release_lock_on_hipmalloc:False", {"never holds its lock"}},
@@ -66,6 +64,9 @@ TEST(ConfigRefuses, ABadValueOfAKnownKeyInBothModes) {
       {"upstream_quirks:1", {"'1'", "neither True nor False"}},
       {"upstream_quirks:[1:2]", {"is a list"}},
       {"segments:lumpy", {"'lumpy'", "allowed: plain"}},
+      {"cross_stream_reuse:always", {"'always'", "is no value of this option"}},
+      {"recycle:True", {"'True'", "is no value of this option"}},
+      {"reserve_slack:2", {"'reserve_slack'", "'2'"}},
       {"max_split_size_mb:abc", {"'abc'", "whole number"}},
       {"max_split_size_mb:-5", {"'-5'", "whole number"}},
       {"max_split_size_mb:+64", {"'+64'"}},

@@ -43,15 +43,18 @@ TEST_F(ConfigureApi, AnOptionChangesWhatItNamesAndNothingElse) {
 
 TEST_F(ConfigureApi, TheTextNamesEveryOptionButTheAliasesThatTheDocumentsList) {
   const std::string text = "," + get_conf();
-  EXPECT_TRUE(text.ends_with(",segments:plain,thread_cache:True")) << text;
+  EXPECT_TRUE(
+      text.ends_with(",segments:plain,cross_stream_reuse:wait,recycle:stream,"
+                     "reserve_slack:0.02,thread_cache:True"))
+      << text;
   std::set<std::string> left_out;
   for (const ConfigOption& option : get_config_options()) {
     const std::string name(option.name);
     if (text.find("," + name + ":") == std::string::npos) left_out.insert(name);
   }
-  EXPECT_EQ(left_out, (std::set<std::string>{
-                          "expandable_segments", "backend", "release_lock_on_cudamalloc",
-                          "release_lock_on_hipmalloc"}));
+  EXPECT_EQ(left_out,
+            (std::set<std::string>{"expandable_segments", "backend", "release_lock_on_cudamalloc",
+                                   "release_lock_on_hipmalloc"}));
   const std::string header = read_file("include/quarry/quarry.h");
   const std::string document = read_file("docs/tuning.md");
   const auto begin = document.find("It does not write the aliases");
@@ -64,9 +67,13 @@ TEST_F(ConfigureApi, TheTextNamesEveryOptionButTheAliasesThatTheDocumentsList) {
 }
 
 TEST_F(ConfigureApi, TheWrittenTextIsTakenBack) {
-  ASSERT_EQ(quarry_configure("max_split_size_mb:64,roundup_power2_divisions:8"), QUARRY_OK);
+  ASSERT_EQ(quarry_configure("max_split_size_mb:64,roundup_power2_divisions:8,recycle:passed,"
+                             "segments:expandable,cross_stream_reuse:idle,reserve_slack:0.5"),
+            QUARRY_OK);
   const std::string text = get_conf();
-  ASSERT_EQ(quarry_configure("max_split_size_mb:unlimited,roundup_power2_divisions:0"), QUARRY_OK);
+  ASSERT_EQ(quarry_configure("max_split_size_mb:unlimited,roundup_power2_divisions:0,recycle:off,"
+                             "segments:plain,cross_stream_reuse:off,reserve_slack:0"),
+            QUARRY_OK);
   ASSERT_NE(get_conf(), text);
   EXPECT_EQ(quarry_configure(text.c_str()), QUARRY_OK) << quarry_get_last_error();
   EXPECT_EQ(get_conf(), text);
@@ -77,7 +84,7 @@ TEST_F(ConfigureApi, C55AFailedConfigureLeavesEverySetting) {
   const std::string before = get_conf();
   for (const char* bad : {"upstream_quirks:False,max_split_size_mb:abc", "foo_bar:3",
                           "upstream_quirks:False,roundup_power2_divisions:[1:2",
-                          "max_split_size_mb:128,expandable_segments:True"}) {
+                          "max_split_size_mb:128,expandable_segments:yes"}) {
     EXPECT_EQ(quarry_configure(bad), QUARRY_ERROR_INVALID_ARGUMENT) << bad;
     EXPECT_EQ(get_conf(), before) << bad;
   }

@@ -181,7 +181,7 @@ TEST_F(BlockPoolTest, AnUnorderedBinGivesEveryBlockAndTheLastThatCameFirst) {
   EXPECT_EQ(pool_.find_at_least(one_, 4096), &last);
   EXPECT_EQ(pool_.find_largest(one_), &last);
   std::set<const Block*> found;
-  for (const Block* b = pool_.find_at_least(one_, 1); b != nullptr; b = pool_.find_next(*b))
+  for (const Block* b = pool_.find_at_least(one_, 1); b != nullptr; b = pool_.find_next(*b, 1))
     EXPECT_TRUE(found.insert(b).second);
   EXPECT_EQ(found, expected);
 }
@@ -204,7 +204,7 @@ TEST_F(BlockPoolTest, BinsThatBecomeOrderedAreSorted) {
     }
     if (round % 2 != 0) continue;
     std::vector<Block*> found;
-    for (Block* b = pool_.find_at_least(one_, 1); b != nullptr; b = pool_.find_next(*b))
+    for (Block* b = pool_.find_at_least(one_, 1); b != nullptr; b = pool_.find_next(*b, 1))
       found.push_back(b);
     EXPECT_EQ(found, std::vector<Block*>(model.begin(), model.end()));
     EXPECT_EQ(pool_.find_largest(one_), *model.rbegin());

@@ -53,7 +53,8 @@ INSTANTIATE_TEST_SUITE_P(
              "note which QUARRY_CONF does not"},
         Case{"NotHere", "pinned_use_cuda_host_register:True", "", "note pinned host memory"},
         Case{"NeverHeardOf", "frobnicate:7", "", "note 'frobnicate', which Quarry does not have"},
-        Case{"NotYet", "expandable_segments:True", "", "note expandable segments"},
+        Case{"ExpandableOnlyThere", "expandable_segments:True", "",
+             "note which QUARRY_CONF does not"},
         Case{"OtherBackend", "backend:cudaMallocAsync", "", "HURTS backend"},
         Case{"BadText", "max_split_size_mb", "", "HURTS offset"}),
     [](const auto& param) { return std::string(param.param.name); });

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Expandable segments of one device: addresses are reserved once, extents of memory are mapped
+// where requests need them, and move from where they are idle to where they are needed. What is a
+// decision about values is extent_policy.hpp; here is which memory may be touched, and when.
+//
+// What always holds:
+//   - An extent leaves its addresses only if it lies in free blocks, and everybody who used those
+//     comes before whoever gets it: the same stream, one that was made to wait, or the host has
+//     seen the uses done. What a capture was given never leaves while its pool is held.
+//   - Addresses that an extent has left are a hole again only when unmapped, and are unmapped only
+//     when the last use there has passed: work may still run on them.
+//   - reserved_bytes counts each extent once, wherever and however often it is mapped.
+//   - A growth happens whole or not at all.
+//
+// Everything is called with the device's mutex held. Driver calls that change mappings are made
+// with it released, by one thread at a time; what they concern is retiring meanwhile.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "core/device_allocator.hpp"
+#include "core/extent_policy.hpp"
+#include "core/extent_range.hpp"
+#include "core/growth.hpp"
+
+namespace quarry {
+
+class ExpandableMemory {
+ public:
+  explicit ExpandableMemory(DeviceAllocator& device) noexcept;
+  ~ExpandableMemory();
+  ExpandableMemory(const ExpandableMemory&) = delete;
+  ExpandableMemory& operator=(const ExpandableMemory&) = delete;
+
+  // Whether requests to the pool are served from expandable segments.
+  bool serves(const MemPool& pool) const;
+
+  // Memory for a request that missed: free neighbours joined, extents made or moved; a plain
+  // segment if the driver has no more addresses. Null if the limit or the driver has no room.
+  Result<Block*> grow(const Request& request);
+
+  // Only free neighbours, joined; null if there are none that suffice. Lets go of nothing.
+  Block* join(const Request& request);
+
+  // Every stream that has freed memory gets a fence for that.
+  void cover_free_memory();
+
+  // Gives back the extents of the segments that lie in free blocks, and waits, unlocked, for all
+  // work of the device if that is necessary. The first refusal's code. Inside the free gate.
+  DriverCode release_idle(const std::vector<Segment*>& segments);
+  // Of a pool that nobody holds any more: the addresses, where nothing is mapped.
+  void drop_unused_ranges(MemPool& pool);
+  // At the very end: everything of the segment goes back, whoever uses it.
+  void drain_before_tear_down();
+  void tear_down(Segment& segment);
+
+  // For validate(): proves what is said above, for one segment.
+  void validate(const Segment& segment) const;
+
+ private:
+  // Whose memory a request may have.
+  struct Reach {
+    bool has_others = false;                  // also of streams that it could wait for
+    std::vector<const Stream*> refused = {};  // but for these
+  };
+
+  // --- expandable_memory.cpp: addresses, blocks, figures ---
+  bool make_range(const Request& request, Bytes least_bytes);
+  void drop_range_if_unused(Segment& segment);
+  Block& claim(Block& block, Address begin, Address end);
+  void return_part(Block& block, bool is_hole);
+  void return_claimed(Block& block);
+  void make_hole(Block& retiring);
+  void count_reserved(Segment& segment, std::int64_t bytes);
+  Bytes calculate_left() const;
+  struct Room {
+    Bytes of_device = 0;
+    Bytes of_pool = 0;
+    Bytes get_least() const { return std::min(of_device, of_pool); }
+  };
+  Room calculate_room(const Request& request) const;
+  void wait_until_nobody_moves();
+  static bool has_passed(const Block& block);
+
+  // --- extent_release.cpp: giving extents and addresses back ---
+  static void list_idle(const Segment& segment, std::vector<Departure>& idle);
+  DriverCode unmap_after_drain(std::vector<Departure>& left, std::vector<Departure>& departures);
+  static void update_has_passed(Departure& departure);
+  void start_leaving(Departure& departure);
+  void finish_leaving(Departure& departure);
+  std::vector<Departure> take_left_addresses(std::size_t most);
+  void return_left_addresses(std::vector<Departure>& left);
+  void count_release(const Segment& segment);
+
+  // --- expandable_growth.cpp: where a request gets its memory ---
+  bool is_usable(const Block& block, const Request& request, const Reach& reach) const;
+  bool may_move(const Block& block, const Request& request, const Reach& reach) const;
+  static bool may_wait_for(const Stream& owner, const Reach& reach);
+  std::optional<Growth> find_place(const Request& request, const Reach& reach) const;
+  void consider_run(Block& in, const Request& request, const Reach& reach, Address& run_end,
+                    std::optional<Growth>& best, Place& best_place) const;
+  enum class Budget { kKept, kExceeded, kExactly };
+  bool fill(Growth& growth, const Request& request, const Reach& reach, Budget budget) const;
+  class Sources;
+  struct HoleFront {
+    Address begin = 0;
+    Bytes need = 0;  // of the request
+    Bytes size = 0;  // of the hole, from here on
+  };
+  bool add_arrival(Growth& growth, const Request& request, Sources& sources, Budget budget,
+                   const HoleFront& front) const;
+  void list_departures(const Growth& growth, const Request& request, const Reach& reach,
+                       std::vector<Departure>& departures) const;
+  bool order_after_owners(const Growth& growth, const Request& request, Reach& reach);
+  Block* take_ordered_pending(const Request& request);
+  Result<Block*> grow_within_budget(const Request& request);
+  Result<Block*> grow_after_waiting(const Request& request);
+  Result<Block*> grow_beyond_budget(const Request& request, Budget budget);
+  Result<Block*> carry_out(Growth& growth, const Request& request);
+  void claim_all(Growth& growth);
+  void claim_departures(std::vector<Departure>& departures);
+  Block& settle(Growth& growth, const Request& request);
+  void roll_back(Growth& growth);
+
+  DeviceAllocator& device_;
+  std::map<const Segment*, std::unique_ptr<ExtentRange>> ranges_;
+  // Addresses that extents have left and work may still use, in order of time.
+  std::deque<Departure> leaving_;
+  UnreleasedExtents unreleased_;
+  DeviceDrain drain_;
+  Bytes peak_bytes_ = 0;  // allocated, the highest seen at a miss
+  bool is_moving_ = false;
+};
+
+}  // namespace quarry
