@@ -16,7 +16,7 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-WORKLOADS = ("llm", "vision", "training", "graphs")
+WORKLOADS = ("llm", "vision", "training", "graphs", "overlap")
 
 
 def call(script, arguments, timeout):

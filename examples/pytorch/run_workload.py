@@ -19,7 +19,8 @@ import torch  # noqa: E402
 import quarry_allocator  # noqa: E402
 
 WORKLOADS = {
-    "llm": "llm_decode", "vision": "vision", "training": "training", "graphs": "graphs"
+    "llm": "llm_decode", "vision": "vision", "training": "training", "graphs": "graphs",
+    "overlap": "overlap",
 }  # fmt: skip
 
 

@@ -29,9 +29,10 @@ inline std::unique_ptr<Driver> open_driver() {
   return std::move(opened).value();
 }
 
-inline Config make_config(bool thread_cache) {
+inline Config make_config(bool thread_cache, bool is_expandable = false) {
   Config config;
   config.thread_cache = thread_cache;
+  config.expandable_segments = is_expandable;
   return config;
 }
 
@@ -39,10 +40,11 @@ inline Config make_config(bool thread_cache) {
 template <class Watcher>
 class WatchedDevice {
  public:
-  explicit WatchedDevice(bool thread_cache)
+  explicit WatchedDevice(bool thread_cache, bool is_expandable = false)
       : driver_(open_driver()),
         watcher_(*driver_),
-        allocator_(Allocator::create(watcher_, make_config(thread_cache)).value()) {}
+        allocator_(Allocator::create(watcher_, make_config(thread_cache, is_expandable)).value()) {
+  }
 
   Driver& driver() { return *driver_; }
   Watcher& watcher() { return watcher_; }

@@ -43,6 +43,7 @@ struct Load {
   std::uint64_t percent_of_blocks;
   Bytes limit_bytes = kUnlimited;
   bool toggles_thread_cache = false;
+  bool is_expandable = false;
 };
 
 // What came of all threads together.
@@ -58,7 +59,7 @@ struct Totals {
 class World {
  public:
   explicit World(const Load& load)
-      : device_(load.thread_cache), everyone_(load.threads), load_(load) {
+      : device_(load.thread_cache, load.is_expandable), everyone_(load.threads), load_(load) {
     EXPECT_TRUE(device_.allocator().set_limit(0, load.limit_bytes).is_ok());
   }
   ~World() { device_.end_stream(shared_stream_); }
@@ -145,7 +146,7 @@ class Program {
       ++world_.totals().trims;
     }
     if (world_.load().toggles_thread_cache && draw(500) == 0) {
-      allocator_.configure(make_config(draw(2) == 0));
+      allocator_.configure(make_config(draw(2) == 0, world_.load().is_expandable));
     }
   }
 
@@ -207,11 +208,14 @@ void print(const World& world, const Totals& totals, const DeviceStats& stats,
   std::printf(
       "blocks=%lld load=%s threads=%d foreign_uses=%lld foreign_frees=%lld trims=%lld "
       "retries=%lld "
-      "ooms=%lld segments=%lld peak_reserved=%lld wrong_words=%lld\n",
+      "ooms=%lld segments=%lld peak_allocated=%lld peak_reserved=%lld moved=%lld waits=%lld "
+      "wrong_words=%lld\n",
       number(totals.blocks.load()), world.load().name, world.load().threads,
       number(totals.foreign_uses.load()), number(totals.foreign_frees.load()),
       number(totals.trims.load()), number(stats.num_alloc_retries), number(totals.ooms.load()),
-      number(stats.num_device_alloc), number(stats.reserved_bytes.all.peak), number(wrong_words));
+      number(stats.num_device_alloc), number(stats.allocated_bytes.all.peak),
+      number(stats.reserved_bytes.all.peak), number(stats.extents_moved),
+      number(stats.stream_waits), number(wrong_words));
   std::fflush(stdout);
 }
 
@@ -238,21 +242,26 @@ TEST_P(GpuIntegrity, BlocksKeepTheirWordsUntilTheyAreFreed) {
     EXPECT_GT(world.totals().foreign_uses, 0u);
     EXPECT_EQ(world.totals().foreign_frees > 0, load.threads > 1);
     EXPECT_EQ(busy.num_alloc_retries > 0, load.limit_bytes != kUnlimited);
+    EXPECT_EQ(busy.extents_moved > 0, load.is_expandable);
   }
   EXPECT_TRUE(world.allocator().empty_cache(0).is_ok());
   EXPECT_EQ(world.device().reserved(), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Load, GpuIntegrity,
-                         testing::Values(Load{"OneThread", 1, true, 10},
-                                         Load{"OneThreadNoMagazines", 1, false, 10},
-                                         Load{"EightThreads", 8, true, 40},
-                                         Load{"EightThreadsNoMagazines", 8, false, 20},
-                                         Load{"SixteenThreads", 16, true, 20},
-                                         Load{"LittleMemory", 4, true, 15, 1_GiB},
-                                         Load{"LittleMemoryNoMagazines", 4, false, 15, 1_GiB},
-                                         Load{"MagazinesOnAndOff", 8, true, 10, kUnlimited, true}),
-                         [](const auto& tested) { return tested.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Load, GpuIntegrity,
+    testing::Values(Load{"OneThread", 1, true, 10}, Load{"OneThreadNoMagazines", 1, false, 10},
+                    Load{"EightThreads", 8, true, 40},
+                    Load{"EightThreadsNoMagazines", 8, false, 20},
+                    Load{"SixteenThreads", 16, true, 20}, Load{"LittleMemory", 4, true, 15, 1_GiB},
+                    Load{"LittleMemoryNoMagazines", 4, false, 15, 1_GiB},
+                    Load{"MagazinesOnAndOff", 8, true, 10, kUnlimited, true},
+                    Load{"ExpandableOneThread", 1, true, 10, kUnlimited, false, true},
+                    Load{"ExpandableOneThreadNoMagazines", 1, false, 10, kUnlimited, false, true},
+                    Load{"ExpandableEightThreads", 8, true, 30, kUnlimited, false, true},
+                    Load{"ExpandableSixteenThreads", 16, true, 10, kUnlimited, true, true},
+                    Load{"ExpandableLittleMemory", 4, true, 10, 1_GiB, false, true}),
+    [](const auto& tested) { return tested.param.name; });
 
 // --- Out of memory for real --------------------------------------------------------------------
 

@@ -46,7 +46,8 @@ TEST_P(GpuReplay, HasTheSimulatedFiguresInStepAndNoWrongWord) {
 }
 
 TEST_P(GpuReplay, HasNoWrongWordWithTheGpuBehind) {
-  for (const char* conf : {"segments:plain,thread_cache:False", "thread_cache:True"}) {
+  for (const char* conf : {"segments:plain,thread_cache:False", "thread_cache:True",
+                           "segments:expandable,thread_cache:False", "segments:expandable"}) {
     int exit_code = 0;
     const auto real =
         replay(GetParam(), std::string("--driver cuda --touch --conf ") + conf, exit_code);
