@@ -18,6 +18,7 @@ constexpr std::size_t kUnmapsAtATime = 16;
 }  // namespace
 
 Result<Block*> ExpandableMemory::grow(const Request& request) {
+  assume_locked();
   wait_until_nobody_moves();
   cover_free_memory();
   device_.settle_everything();
@@ -68,6 +69,7 @@ Result<Block*> ExpandableMemory::grow_beyond_budget(const Request& request, Budg
 }
 
 Block* ExpandableMemory::join(const Request& request) {
+  assume_locked();
   if (is_moving_) return nullptr;
   std::optional<Growth> growth = find_place(request, {});
   if (!growth.has_value() || growth->missing > 0) return nullptr;
@@ -114,8 +116,9 @@ Block* ExpandableMemory::take_ordered_pending(const Request& request) {
     const bool is_new = users.empty() || users.back() != fence.stream;
     if (is_wanted && is_new) users.push_back(fence.stream);
   });
-  std::erase_if(
-      users, [&](const Stream* user) { return !device_.fences_.order(*user, *request.stream); });
+  std::erase_if(users, [&](const Stream* user) QUARRY_REQUIRES(device_.mutex_) {
+    return !device_.fences_.order(*user, *request.stream);
+  });
   if (users.empty()) return nullptr;
   device_.stats_.stream_waits += static_cast<std::int64_t>(users.size());
   device_.fences_.take_ordered(*request.stream, users, device_.done_);
@@ -227,7 +230,10 @@ Block& ExpandableMemory::settle(Growth& growth, const Request& request) {
 // As it was, but for mappings that the driver did not take back.
 void ExpandableMemory::roll_back(Growth& growth) {
   for (Departure& departure : growth.departures)
-    departure.for_each_block([this](Block& block) { return_claimed(block); });
+    departure.for_each_block([this](Block& block) {
+      assume_locked();
+      return_claimed(block);
+    });
   for (const Piece& piece : growth.pieces) {
     if (!piece.was_hole) return_claimed(*piece.block);
   }

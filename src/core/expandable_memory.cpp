@@ -25,6 +25,7 @@ ExpandableMemory::ExpandableMemory(DeviceAllocator& device) noexcept
 ExpandableMemory::~ExpandableMemory() = default;
 
 bool ExpandableMemory::serves(const MemPool& pool) const {
+  assume_locked();
   const Bytes granularity = device_.properties_.extent_granularity;
   const bool is_possible = granularity != 0 && kExtentPage % granularity == 0;
   return device_.config_.expandable_segments && is_possible && !pool.options.backend.is_set() &&
@@ -145,7 +146,7 @@ void ExpandableMemory::make_hole(Block& retiring) {
   Block* hole = &retiring;
   hole->become_hole();
   device_.set_owner(*hole, device_.streams_.idle());
-  const auto absorb_next_hole = [this, &range](Block& block) {
+  const auto absorb_next_hole = [this, &range](Block& block) QUARRY_REQUIRES(device_.mutex_) {
     Block& next = *block.next;
     range.holes.erase(next.address);
     next.leave_hole();
@@ -172,6 +173,7 @@ bool ExpandableMemory::has_passed(const Block& block) {
 }
 
 void ExpandableMemory::cover_free_memory() {
+  assume_locked();
   CaptureModeBracket bracket(device_.driver_);
   for (const auto& stream : device_.streams_.get_all()) {
     if (stream == nullptr || stream->is_captured || !stream->has_uncovered_frees) continue;
@@ -220,6 +222,7 @@ void ExpandableMemory::wait_until_nobody_moves() {
 // --- for validate() ---
 
 void ExpandableMemory::validate(const Segment& segment) const {
+  assume_locked();
   const ExtentRange& range = *segment.range;
   std::size_t holes = 0;
   Bytes mapped = 0;

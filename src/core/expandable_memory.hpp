@@ -64,6 +64,10 @@ class ExpandableMemory {
   void validate(const Segment& segment) const;
 
  private:
+  // Calls from outside begin with it, and what is called back: that the caller holds
+  // device_.mutex_ is what the analysis cannot see there.
+  void assume_locked() const noexcept QUARRY_ASSERT_HELD(device_.mutex_) {}
+
   // Whose memory a request may have.
   struct Reach {
     bool has_others = false;                  // also of streams that it could wait for
@@ -71,42 +75,47 @@ class ExpandableMemory {
   };
 
   // --- expandable_memory.cpp: addresses, blocks, figures ---
-  bool make_range(const Request& request, Bytes least_bytes);
-  void drop_range_if_unused(Segment& segment);
-  Block& claim(Block& block, Address begin, Address end);
-  void return_part(Block& block, bool is_hole);
-  void return_claimed(Block& block);
-  void make_hole(Block& retiring);
-  void count_reserved(Segment& segment, std::int64_t bytes);
-  Bytes calculate_left() const;
+  bool make_range(const Request& request, Bytes least_bytes) QUARRY_REQUIRES(device_.mutex_);
+  void drop_range_if_unused(Segment& segment) QUARRY_REQUIRES(device_.mutex_);
+  Block& claim(Block& block, Address begin, Address end) QUARRY_REQUIRES(device_.mutex_);
+  void return_part(Block& block, bool is_hole) QUARRY_REQUIRES(device_.mutex_);
+  void return_claimed(Block& block) QUARRY_REQUIRES(device_.mutex_);
+  void make_hole(Block& retiring) QUARRY_REQUIRES(device_.mutex_);
+  void count_reserved(Segment& segment, std::int64_t bytes) QUARRY_REQUIRES(device_.mutex_);
+  Bytes calculate_left() const QUARRY_REQUIRES(device_.mutex_);
   struct Room {
     Bytes of_device = 0;
     Bytes of_pool = 0;
     Bytes get_least() const { return std::min(of_device, of_pool); }
   };
-  Room calculate_room(const Request& request) const;
-  void wait_until_nobody_moves();
+  Room calculate_room(const Request& request) const QUARRY_REQUIRES(device_.mutex_);
+  void wait_until_nobody_moves() QUARRY_REQUIRES(device_.mutex_);
   static bool has_passed(const Block& block);
 
   // --- extent_release.cpp: giving extents and addresses back ---
   static void list_idle(const Segment& segment, std::vector<Departure>& idle);
   DriverCode unmap_after_drain(std::vector<Departure>& left, std::vector<Departure>& departures);
   static void update_has_passed(Departure& departure);
-  void start_leaving(Departure& departure);
-  void finish_leaving(Departure& departure);
-  std::vector<Departure> take_left_addresses(std::size_t most);
-  void return_left_addresses(std::vector<Departure>& left);
-  void count_release(const Segment& segment);
+  void start_leaving(Departure& departure) QUARRY_REQUIRES(device_.mutex_);
+  void finish_leaving(Departure& departure) QUARRY_REQUIRES(device_.mutex_);
+  std::vector<Departure> take_left_addresses(std::size_t most) QUARRY_REQUIRES(device_.mutex_);
+  void return_left_addresses(std::vector<Departure>& left) QUARRY_REQUIRES(device_.mutex_);
+  void count_release(const Segment& segment) QUARRY_REQUIRES(device_.mutex_);
 
   // --- expandable_growth.cpp: where a request gets its memory ---
-  bool is_usable(const Block& block, const Request& request, const Reach& reach) const;
-  bool may_move(const Block& block, const Request& request, const Reach& reach) const;
+  bool is_usable(const Block& block, const Request& request, const Reach& reach) const
+      QUARRY_REQUIRES(device_.mutex_);
+  bool may_move(const Block& block, const Request& request, const Reach& reach) const
+      QUARRY_REQUIRES(device_.mutex_);
   static bool may_wait_for(const Stream& owner, const Reach& reach);
-  std::optional<Growth> find_place(const Request& request, const Reach& reach) const;
+  std::optional<Growth> find_place(const Request& request, const Reach& reach) const
+      QUARRY_REQUIRES(device_.mutex_);
   void consider_run(Block& in, const Request& request, const Reach& reach, Address& run_end,
-                    std::optional<Growth>& best, Place& best_place) const;
+                    std::optional<Growth>& best, Place& best_place) const
+      QUARRY_REQUIRES(device_.mutex_);
   enum class Budget { kKept, kExceeded, kExactly };
-  bool fill(Growth& growth, const Request& request, const Reach& reach, Budget budget) const;
+  bool fill(Growth& growth, const Request& request, const Reach& reach, Budget budget) const
+      QUARRY_REQUIRES(device_.mutex_);
   class Sources;
   struct HoleFront {
     Address begin = 0;
@@ -114,28 +123,32 @@ class ExpandableMemory {
     Bytes size = 0;  // of the hole, from here on
   };
   bool add_arrival(Growth& growth, const Request& request, Sources& sources, Budget budget,
-                   const HoleFront& front) const;
+                   const HoleFront& front) const QUARRY_REQUIRES(device_.mutex_);
   void list_departures(const Growth& growth, const Request& request, const Reach& reach,
-                       std::vector<Departure>& departures) const;
-  bool order_after_owners(const Growth& growth, const Request& request, Reach& reach);
-  Block* take_ordered_pending(const Request& request);
-  Result<Block*> grow_within_budget(const Request& request);
-  Result<Block*> grow_after_waiting(const Request& request);
-  Result<Block*> grow_beyond_budget(const Request& request, Budget budget);
-  Result<Block*> carry_out(Growth& growth, const Request& request);
-  void claim_all(Growth& growth);
-  void claim_departures(std::vector<Departure>& departures);
-  Block& settle(Growth& growth, const Request& request);
-  void roll_back(Growth& growth);
+                       std::vector<Departure>& departures) const QUARRY_REQUIRES(device_.mutex_);
+  bool order_after_owners(const Growth& growth, const Request& request, Reach& reach)
+      QUARRY_REQUIRES(device_.mutex_);
+  Block* take_ordered_pending(const Request& request) QUARRY_REQUIRES(device_.mutex_);
+  Result<Block*> grow_within_budget(const Request& request) QUARRY_REQUIRES(device_.mutex_);
+  Result<Block*> grow_after_waiting(const Request& request) QUARRY_REQUIRES(device_.mutex_);
+  Result<Block*> grow_beyond_budget(const Request& request, Budget budget)
+      QUARRY_REQUIRES(device_.mutex_);
+  Result<Block*> carry_out(Growth& growth, const Request& request) QUARRY_REQUIRES(device_.mutex_);
+  void claim_all(Growth& growth) QUARRY_REQUIRES(device_.mutex_);
+  void claim_departures(std::vector<Departure>& departures) QUARRY_REQUIRES(device_.mutex_);
+  Block& settle(Growth& growth, const Request& request) QUARRY_REQUIRES(device_.mutex_);
+  void roll_back(Growth& growth) QUARRY_REQUIRES(device_.mutex_);
 
   DeviceAllocator& device_;
-  std::map<const Segment*, std::unique_ptr<ExtentRange>> ranges_;
+  std::map<const Segment*, std::unique_ptr<ExtentRange>> ranges_ QUARRY_GUARDED_BY(device_.mutex_);
   // Addresses that extents have left and work may still use, in order of time.
-  std::deque<Departure> leaving_;
+  std::deque<Departure> leaving_ QUARRY_GUARDED_BY(device_.mutex_);
+  // Of the thread that moves memory, meanwhile without the mutex.
   UnreleasedExtents unreleased_;
   DeviceDrain drain_;
-  Bytes peak_bytes_ = 0;  // allocated, the highest seen at a miss
-  bool is_moving_ = false;
+  // Allocated, the highest seen at a miss.
+  Bytes peak_bytes_ QUARRY_GUARDED_BY(device_.mutex_) = 0;
+  bool is_moving_ QUARRY_GUARDED_BY(device_.mutex_) = false;
 };
 
 }  // namespace quarry

@@ -34,7 +34,10 @@ void ExpandableMemory::start_leaving(Departure& departure) {
 void ExpandableMemory::finish_leaving(Departure& departure) {
   Segment& segment = *departure.block->segment;
   --segment.range->leaving;
-  departure.for_each_block([this](Block& block) { make_hole(block); });
+  departure.for_each_block([this](Block& block) {
+    assume_locked();
+    make_hole(block);
+  });
   drop_range_if_unused(segment);
 }
 
@@ -85,6 +88,7 @@ void ExpandableMemory::list_idle(const Segment& segment, std::vector<Departure>&
 }
 
 DriverCode ExpandableMemory::release_idle(const std::vector<Segment*>& segments) {
+  assume_locked();
   wait_until_nobody_moves();
   std::vector<Departure> departures;
   for (const Segment* segment : segments) {
@@ -108,7 +112,10 @@ DriverCode ExpandableMemory::release_idle(const std::vector<Segment*>& segments)
       count_release(*departure.block->segment);
       start_leaving(departure);
     } else {
-      departure.for_each_block([this](Block& block) { return_claimed(block); });
+      departure.for_each_block([this](Block& block) {
+        assume_locked();
+        return_claimed(block);
+      });
     }
   }
   for (Segment* segment : segments) {
@@ -152,6 +159,7 @@ void ExpandableMemory::count_release(const Segment& segment) {
 }
 
 void ExpandableMemory::drop_unused_ranges(MemPool& pool) {
+  assume_locked();
   std::vector<Segment*> segments;
   for (Segment* segment = pool.first_segment; segment != nullptr; segment = segment->next) {
     if (segment->is_expandable()) segments.push_back(segment);
@@ -162,10 +170,12 @@ void ExpandableMemory::drop_unused_ranges(MemPool& pool) {
 
 // Nothing that is mapped is in use afterwards, as after a driver's free.
 void ExpandableMemory::drain_before_tear_down() {
+  assume_locked();
   if (!ranges_.empty()) static_cast<void>(drain_.wait());
 }
 
 void ExpandableMemory::tear_down(Segment& segment) {
+  assume_locked();
   Driver& driver = device_.driver_;
   for (const auto& [address, extent] : segment.range->extents) {
     static_cast<void>(driver.unmap(address, extent.size));

@@ -57,6 +57,7 @@ std::optional<Growth> ExpandableMemory::find_place(const Request& request,
   }
   // Pieces side by side with no hole between them.
   const auto consider_block = [&](Block& block) {
+    assume_locked();
     Address run_end = 0;
     const bool is_beside = (block.previous != nullptr && block.previous->is_free()) ||
                            (block.next != nullptr && block.next->is_free());
@@ -77,7 +78,7 @@ std::optional<Growth> ExpandableMemory::find_place(const Request& request,
 void ExpandableMemory::consider_run(Block& in, const Request& request, const Reach& reach,
                                     Address& run_end, std::optional<Growth>& best,
                                     Place& best_place) const {
-  const auto is_part = [&](const Block* block) {
+  const auto is_part = [&](const Block* block) QUARRY_REQUIRES(device_.mutex_) {
     return block != nullptr &&
            (block->state() == BlockState::kUnmapped || is_usable(*block, request, reach));
   };
@@ -160,6 +161,7 @@ class ExpandableMemory::Sources {
  private:
   bool is_own(const Departure& one) const { return one.in->segment->pool == request_.pool; }
   void list() {
+    memory_.assume_locked();
     if (!std::exchange(is_listed_, true))
       memory_.list_departures(growth_, request_, reach_, movable_);
   }
@@ -246,6 +248,7 @@ void ExpandableMemory::list_departures(const Growth& growth, const Request& requ
   };
   std::vector<Candidate> found;
   const auto add_extents_of = [&](Block& block) {
+    assume_locked();
     if (!may_move(block, request, reach)) return;
     const Segment& segment = *block.segment;
     const auto& extents = segment.range->extents;
@@ -265,7 +268,7 @@ void ExpandableMemory::list_departures(const Growth& growth, const Request& requ
       candidate.needs_wait = !candidate.departure.has_passed && block.owner != request.stream;
     }
   };
-  const auto add_pool = [&](MemPool& pool) {
+  const auto add_pool = [&](MemPool& pool) QUARRY_REQUIRES(device_.mutex_) {
     for (const auto& owner : device_.streams_.get_all()) {
       if (owner == nullptr || owner->is_captured) continue;
       for (const StatFamily family : {StatFamily::kLarge, StatFamily::kSmall})
