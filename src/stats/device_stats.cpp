@@ -38,6 +38,10 @@ constexpr ScalarMember kCounters[] = {
     {"invalid_frees", &DeviceStats::invalid_frees},
     {"size_mismatches", &DeviceStats::size_mismatches},
     {"driver_free_failures", &DeviceStats::driver_free_failures},
+    {"extents_created", &DeviceStats::extents_created},
+    {"extents_released", &DeviceStats::extents_released},
+    {"extents_moved", &DeviceStats::extents_moved},
+    {"stream_waits", &DeviceStats::stream_waits},
 };
 // ... and states, which it leaves.
 constexpr ScalarMember kGauges[] = {

@@ -73,7 +73,8 @@ TEST(DeviceStatsTest, KeysArePyTorchsAndOurs) {
       // Quarry's own.
       "allocator_slack", "external_bytes", "largest_free_block", "pending_bytes", "cached_bytes",
       "parked_bytes", "idle_bytes", "fences_outstanding", "fences_failed", "invalid_frees",
-      "size_mismatches", "driver_free_failures"};
+      "size_mismatches", "driver_free_failures", "extents_created", "extents_released",
+      "extents_moved", "stream_waits"};
   const std::vector<std::string> metrics = {".current", ".peak", ".allocated", ".freed"};
   for (const std::string name :
        {"allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes",
@@ -117,12 +118,14 @@ TEST(DeviceStatsTest, EveryFigureAppearsUnderItsOwnKey) {
   fill(stats.oversize_allocations);
   fill(stats.oversize_segments);
   for (std::int64_t* scalar :
-       {&stats.num_alloc_retries, &stats.num_ooms, &stats.num_oom_rejections,
+       {&stats.num_alloc_retries,    &stats.num_ooms,         &stats.num_oom_rejections,
         &stats.num_sync_all_streams, &stats.num_device_alloc, &stats.num_device_free,
-        &stats.max_split_size, &stats.allocator_slack, &stats.external_bytes,
-        &stats.largest_free_block, &stats.pending_bytes, &stats.cached_bytes, &stats.parked_bytes,
-        &stats.idle_bytes, &stats.fences_outstanding, &stats.fences_failed, &stats.invalid_frees,
-        &stats.size_mismatches, &stats.driver_free_failures}) {
+        &stats.max_split_size,       &stats.allocator_slack,  &stats.external_bytes,
+        &stats.largest_free_block,   &stats.pending_bytes,    &stats.cached_bytes,
+        &stats.parked_bytes,         &stats.idle_bytes,       &stats.fences_outstanding,
+        &stats.fences_failed,        &stats.invalid_frees,    &stats.size_mismatches,
+        &stats.driver_free_failures, &stats.extents_created,  &stats.extents_released,
+        &stats.extents_moved,        &stats.stream_waits}) {
     *scalar = next++;
   }
   const auto map = to_map(stats);
