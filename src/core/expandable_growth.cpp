@@ -5,6 +5,8 @@
 // plan (growth.hpp) that is made only if it suffices.
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "core/expandable_memory.hpp"
@@ -23,6 +25,7 @@ Result<Block*> ExpandableMemory::grow(const Request& request) {
   cover_free_memory();
   device_.settle_everything();
   if (Block* block = device_.find_fitting(request)) return block;
+  if (ranges_.empty()) first_growth_ns_ = device_.driver_.read_clock_ns();
   const auto allocated = static_cast<Bytes>(device_.stats_.allocated_bytes.all.current);
   peak_bytes_ = std::max(peak_bytes_, allocated + request.block_bytes);
   if (!find_place(request, {}).has_value() && !make_range(request, request.needed_bytes)) {
@@ -30,9 +33,11 @@ Result<Block*> ExpandableMemory::grow(const Request& request) {
                  " effect=\"plain segments are used where expandable ones have no room\"");
     return device_.grow_plain(request);
   }
-  Result<Block*> found = grow_within_budget(request);
+  Result<Block*> found = grow_within_budget(request, Means::kNew);
   if (!found.is_ok() || found.value() != nullptr) return found;
   found = grow_after_waiting(request);
+  if (!found.is_ok() || found.value() != nullptr) return found;
+  found = grow_within_budget(request, Means::kNewAndMoved);
   if (!found.is_ok() || found.value() != nullptr) return found;
   found = grow_beyond_budget(request, Budget::kExceeded);
   if (!found.is_ok() || found.value() != nullptr) return found;
@@ -41,18 +46,21 @@ Result<Block*> ExpandableMemory::grow(const Request& request) {
 
 // --- the steps ---
 
-Result<Block*> ExpandableMemory::grow_within_budget(const Request& request) {
+Result<Block*> ExpandableMemory::grow_within_budget(const Request& request, Means means) {
   std::optional<Growth> growth = find_place(request, {});
   if (!growth.has_value() || !fill(*growth, request, {}, Budget::kKept)) return nullptr;
+  if (means == Means::kNew && !growth->departures.empty()) return nullptr;
   return carry_out(*growth, request);
 }
 
-// Beyond the budget the stream waits, on the device, for what others still use.
+// Beyond the budget the stream waits, on the device, for what others still use. That is tried
+// before moves of its own memory, which cost the host a hundred times as much.
 Result<Block*> ExpandableMemory::grow_after_waiting(const Request& request) {
   const bool may_wait = device_.config_.cross_stream_reuse == CrossStreamReuse::kWait;
   if (!may_wait || request.is_captured()) return nullptr;
   CaptureModeBracket bracket(device_.driver_);
   if (Block* block = take_ordered_pending(request)) return block;
+  if (Block* block = take_pending_of_others(request)) return block;
   Reach reach;
   reach.has_others = true;
   while (true) {
@@ -87,8 +95,11 @@ bool ExpandableMemory::order_after_owners(const Growth& growth, const Request& r
   for (const Block* block = growth.first; block != nullptr && block->address < growth.end;
        block = block->next)
     if (block->is_free()) used.push_back(block);
-  for (const Departure& departure : growth.departures)
-    used.push_back(departure.in);
+  for (const Departure& departure : growth.departures) {
+    for (const Block* block = departure.in; block != nullptr && block->address < departure.end();
+         block = block->next)
+      used.push_back(block);
+  }
   std::vector<const Stream*> ordered;
   for (const Block* block : used) {
     Stream& owner = *block->owner;
@@ -122,6 +133,47 @@ Block* ExpandableMemory::take_ordered_pending(const Request& request) {
   if (users.empty()) return nullptr;
   device_.stats_.stream_waits += static_cast<std::int64_t>(users.size());
   device_.fences_.take_ordered(*request.stream, users, device_.done_);
+  device_.complete_done();
+  return device_.find_fitting(request);
+}
+
+// What others have freed and somebody still uses, perhaps this stream itself: it waits for all of
+// those and has it. All or nothing: a block may not lose one of the fences that its owner needs.
+Block* ExpandableMemory::take_pending_of_others(const Request& request) {
+  Stream& self = *request.stream;
+  std::map<Block*, std::uint32_t> waits;
+  std::set<Stream*> earlier;
+  device_.fences_.for_each([&](const Fence& fence) {
+    for (Block* block : fence.waiters) {
+      const Segment& segment = *block->segment;
+      const bool is_wanted = block->owner != &self && !block->owner->is_captured &&
+                             segment.is_expandable() && segment.pool == request.pool &&
+                             segment.family == request.family;
+      if (is_wanted && fence.event != EventHandle::kNull) ++waits[block];
+    }
+  });
+  std::set<Block*> taken;
+  for (const auto& [block, count] : waits)
+    if (count == block->pending_fences) taken.insert(block);
+  if (taken.empty()) return nullptr;
+  device_.fences_.for_each([&](const Fence& fence) {
+    const auto is_taken = [&taken](Block* block) { return taken.contains(block); };
+    if (std::ranges::any_of(fence.waiters, is_taken)) earlier.insert(fence.stream);
+  });
+  std::set<Stream*> owners;
+  for (const Block* block : taken)
+    owners.insert(block->owner);
+  for (Stream* owner : owners)
+    device_.fences_.cover(*owner);
+  earlier.insert(owners.begin(), owners.end());
+  earlier.erase(&self);
+  for (const Stream* stream : earlier) {
+    if (stream->open_fence != nullptr || !device_.fences_.order(*stream, self)) return nullptr;
+    ++device_.stats_.stream_waits;
+  }
+  device_.fences_.take_waiters(taken, device_.done_);
+  for (Block* block : taken)
+    device_.set_owner(*block, self);
   device_.complete_done();
   return device_.find_fitting(request);
 }
@@ -197,6 +249,7 @@ Block& ExpandableMemory::settle(Growth& growth, const Request& request) {
       count_release(*departure.block->segment);
     } else {
       ++device_.stats_.extents_moved;
+      ++moves_;
     }
     start_leaving(departure);
   }

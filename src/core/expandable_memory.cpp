@@ -190,9 +190,18 @@ void ExpandableMemory::count_reserved(Segment& segment, std::int64_t bytes) {
   if (segment.is_private) segment.pool->stats.reserved_bytes.add(bytes);
 }
 
+// The part of the time since the first growth that went into moving extents: map, set access and
+// unmap take that long, whatever the size (docs/driver-facts.md).
+double ExpandableMemory::calculate_moving_share() const {
+  constexpr double kNsOfAMove = 55'000;
+  const std::uint64_t passed_ns = device_.driver_.read_clock_ns() - first_growth_ns_;
+  return static_cast<double>(moves_) * kNsOfAMove / std::max(1.0, static_cast<double>(passed_ns));
+}
+
 // What may still be reserved before idle extents move instead.
 Bytes ExpandableMemory::calculate_left() const {
-  const Bytes budget = calculate_budget(peak_bytes_, device_.config_.reserve_slack);
+  const double slack = calculate_slack(device_.config_.reserve_slack, calculate_moving_share());
+  const Bytes budget = calculate_budget(peak_bytes_, slack);
   const Bytes taken =
       static_cast<Bytes>(device_.stats_.reserved_bytes.all.current) + device_.growing_bytes_;
   return budget > taken ? budget - taken : 0;

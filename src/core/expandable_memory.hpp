@@ -82,6 +82,7 @@ class ExpandableMemory {
   void return_claimed(Block& block) QUARRY_REQUIRES(device_.mutex_);
   void make_hole(Block& retiring) QUARRY_REQUIRES(device_.mutex_);
   void count_reserved(Segment& segment, std::int64_t bytes) QUARRY_REQUIRES(device_.mutex_);
+  double calculate_moving_share() const QUARRY_REQUIRES(device_.mutex_);
   Bytes calculate_left() const QUARRY_REQUIRES(device_.mutex_);
   struct Room {
     Bytes of_device = 0;
@@ -128,8 +129,11 @@ class ExpandableMemory {
                        std::vector<Departure>& departures) const QUARRY_REQUIRES(device_.mutex_);
   bool order_after_owners(const Growth& growth, const Request& request, Reach& reach)
       QUARRY_REQUIRES(device_.mutex_);
+  Block* take_pending_of_others(const Request& request) QUARRY_REQUIRES(device_.mutex_);
   Block* take_ordered_pending(const Request& request) QUARRY_REQUIRES(device_.mutex_);
-  Result<Block*> grow_within_budget(const Request& request) QUARRY_REQUIRES(device_.mutex_);
+  enum class Means { kNew, kNewAndMoved };
+  Result<Block*> grow_within_budget(const Request& request, Means means)
+      QUARRY_REQUIRES(device_.mutex_);
   Result<Block*> grow_after_waiting(const Request& request) QUARRY_REQUIRES(device_.mutex_);
   Result<Block*> grow_beyond_budget(const Request& request, Budget budget)
       QUARRY_REQUIRES(device_.mutex_);
@@ -149,6 +153,8 @@ class ExpandableMemory {
   // Allocated, the highest seen at a miss.
   Bytes peak_bytes_ QUARRY_GUARDED_BY(device_.mutex_) = 0;
   bool is_moving_ QUARRY_GUARDED_BY(device_.mutex_) = false;
+  std::uint64_t moves_ = 0;            // of extents, ever
+  std::uint64_t first_growth_ns_ = 0;  // on the driver's clock
 };
 
 }  // namespace quarry

@@ -66,6 +66,12 @@ void DecayedPeak::add(Bytes size, Bytes allocated) {
   peak_ = std::max(peak_, allocated);
 }
 
+double calculate_slack(double slack, double moving_share) {
+  constexpr double kShare = 0.02;      // up to here moves are cheap enough
+  constexpr double kMostMore = 0.028;  // at twice as much
+  return slack + kMostMore * std::clamp(moving_share / kShare - 1, 0.0, 1.0);
+}
+
 Bytes calculate_budget(Bytes peak, double slack) {
   return peak + static_cast<Bytes>(static_cast<double>(peak) * slack);
 }

@@ -44,6 +44,9 @@ class DecayedPeak {
   Bytes since_ = 0;  // allocated since the last halving
 };
 
+// The slack where moves take `moving_share` of the time: more of them, more slack instead.
+double calculate_slack(double slack, double moving_share);
+
 // What may be reserved before idle extents are taken instead: (1 + slack) x peak.
 Bytes calculate_budget(Bytes peak, double slack);
 

@@ -71,6 +71,18 @@ void Fences::take_ordered(const Stream& owner, const std::vector<Stream*>& earli
   }
 }
 
+void Fences::take_waiters(const std::set<Block*>& blocks, std::vector<Block*>& done) {
+  for (const Stream* stream : waiting_streams_) {
+    for (Fence* fence = stream->oldest_fence; fence != nullptr; fence = fence->next) {
+      waits_ -= static_cast<std::int64_t>(std::erase_if(fence->waiters, [&](Block* block) {
+        if (!blocks.contains(block)) return false;
+        if (--block->pending_fences == 0) done.push_back(block);
+        return true;
+      }));
+    }
+  }
+}
+
 // kSuccess; kCaptureUnsupported if the stream, or what poisons the legacy stream, is capturing; or
 // the error of a driver that cannot say.
 DriverCode Fences::check_not_capturing(const Stream& stream) noexcept {

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "base/status.hpp"
@@ -51,6 +52,8 @@ class Fences {
   // been ordered after. They need not wait any longer.
   void take_ordered(const Stream& owner, const std::vector<Stream*>& earlier,
                     std::vector<Block*>& done);
+  // Likewise these blocks, all of whose fences are sealed.
+  void take_waiters(const std::set<Block*>& blocks, std::vector<Block*>& done);
   // Whether a fence of the stream has not passed yet.
   static bool has_any(const Stream& stream) noexcept {
     return stream.oldest_fence != nullptr || stream.open_fence != nullptr;

@@ -33,6 +33,7 @@ bool ExpandableMemory::is_usable(const Block& block, const Request& request,
 bool ExpandableMemory::may_move(const Block& block, const Request& request,
                                 const Reach& reach) const {
   const MemPool& pool = *block.segment->pool;
+  if (!block.is_free()) return false;
   if (block.owner->is_captured || block.segment->holds > 0 || pool.options.no_recycle)
     return false;
   if (has_passed(block)) return true;
@@ -153,12 +154,14 @@ class ExpandableMemory::Sources {
     taken.is_released = true;
     movable_.erase(std::next(found).base());
     left_ += taken.extent.size;
-    room_.of_device += taken.extent.size;
-    if (is_own(taken)) room_.of_pool += taken.extent.size;
+    add(room_.of_device, taken.extent.size);
+    if (is_own(taken)) add(room_.of_pool, taken.extent.size);
     return taken;
   }
 
  private:
+  // No limit stays none.
+  static void add(Bytes& room, Bytes more) { room = std::max(room, room + more); }
   bool is_own(const Departure& one) const { return one.in->segment->pool == request_.pool; }
   void list() {
     memory_.assume_locked();
@@ -247,32 +250,42 @@ void ExpandableMemory::list_departures(const Growth& growth, const Request& requ
     bool needs_wait = false;
   };
   std::vector<Candidate> found;
+  // Those that begin in the block; they may end in free blocks behind it.
   const auto add_extents_of = [&](Block& block) {
     assume_locked();
     if (!may_move(block, request, reach)) return;
     const Segment& segment = *block.segment;
     const auto& extents = segment.range->extents;
     for (auto at = extents.lower_bound(block.address);
-         at != extents.end() && at->first + at->second.size <= block.end(); ++at) {
-      const Address end = at->first + at->second.size;
-      const bool is_in_place =
-          &segment == growth.segment && at->first < growth.end && end > growth.begin;
-      if (is_in_place) continue;
-      Candidate& candidate = found.emplace_back();
+         at != extents.end() && at->first < block.end(); ++at) {
+      Candidate candidate;
       candidate.departure.in = &block;
       candidate.departure.address = at->first;
       candidate.departure.extent = at->second;
-      candidate.departure.has_passed = has_passed(block);
+      candidate.departure.has_passed = true;
+      const Address end = candidate.departure.end();
+      const bool is_in_place =
+          &segment == growth.segment && at->first < growth.end && end > growth.begin;
+      if (is_in_place) continue;
+      const Block* part = &block;
+      for (; part != nullptr && may_move(*part, request, reach); part = part->next) {
+        if (!has_passed(*part)) {
+          candidate.departure.has_passed = false;
+          candidate.needs_wait = candidate.needs_wait || part->owner != request.stream;
+        }
+        if (part->end() >= end) break;
+      }
+      if (part == nullptr || part->end() < end || !may_move(*part, request, reach)) continue;
       candidate.victim = {at->first, at->second.size, block.size, 0};
       candidate.is_elsewhere = &segment != growth.segment;
-      candidate.needs_wait = !candidate.departure.has_passed && block.owner != request.stream;
+      found.push_back(candidate);
     }
   };
   const auto add_pool = [&](MemPool& pool) QUARRY_REQUIRES(device_.mutex_) {
     for (const auto& owner : device_.streams_.get_all()) {
       if (owner == nullptr || owner->is_captured) continue;
       for (const StatFamily family : {StatFamily::kLarge, StatFamily::kSmall})
-        pool.get_blocks(family).for_each_in_ranges(*owner, kExtentPage, add_extents_of);
+        pool.get_blocks(family).for_each_in_ranges(*owner, 1, add_extents_of);
     }
   };
   add_pool(device_.default_pool_);

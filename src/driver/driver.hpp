@@ -14,6 +14,7 @@
 // - Capture safety is the caller's business: see CaptureModeBracket, and the notes on each call.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -90,6 +91,10 @@ class Driver {
   virtual DriverResult<StreamId> get_stream_id(StreamRef stream) noexcept = 0;
   // Sets the calling thread's capture mode and returns the one before (cuThreadExchange...Mode).
   virtual DriverResult<CaptureMode> exchange_capture_mode(CaptureMode mode) noexcept = 0;
+
+  // --- Time ------------------------------------------------------------------------------------
+  // Of the host, never going back; on the simulated device virtual. No call of the driver's.
+  virtual std::uint64_t read_clock_ns() noexcept;
 
   // --- Graphs under construction ---------------------------------------------------------------
   // They need no bracket, lose no capture and add no node. The driver does not lock a graph: call

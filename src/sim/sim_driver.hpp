@@ -58,6 +58,7 @@ class SimDriver final : public Driver {
   DriverCode get_predecessors(GraphNode node, std::vector<GraphNode>& nodes) noexcept override;
   DriverResult<StreamId> get_stream_id(StreamRef stream) noexcept override;
   DriverResult<CaptureMode> exchange_capture_mode(CaptureMode mode) noexcept override;
+  std::uint64_t read_clock_ns() noexcept override { return now_ns(); }
 
   // --- Virtual time ----------------------------------------------------------------------------
   std::uint64_t now_ns() const;

@@ -59,6 +59,7 @@ class CountingDriver final : public Driver {
   DriverCode get_predecessors(GraphNode node, std::vector<GraphNode>& nodes) noexcept override;
   DriverResult<StreamId> get_stream_id(StreamRef stream) noexcept override;
   DriverResult<CaptureMode> exchange_capture_mode(CaptureMode mode) noexcept override;
+  std::uint64_t read_clock_ns() noexcept override { return driver_->read_clock_ns(); }
 
  private:
   template <class Call>

@@ -107,6 +107,7 @@ class ForwardingDriver : public Driver {
     return pass(DriverEntry::kExchangeCaptureMode,
                 [&] { return next_.exchange_capture_mode(mode); });
   }
+  std::uint64_t read_clock_ns() noexcept override { return next_.read_clock_ns(); }
 
  protected:
   // Before each call. Anything but kSuccess is the answer, and the call is not passed on.

@@ -66,6 +66,14 @@ TEST(ExtentPolicyTest, APlaceIsWhereTheFewestPagesAreMissing) {
   EXPECT_EQ(both.missing, 4_MiB);
 }
 
+TEST(ExtentPolicyTest, TheSlackGrowsWithMovesToABoundAndNotBefore) {
+  EXPECT_EQ(calculate_slack(0.02, 0), 0.02);
+  EXPECT_EQ(calculate_slack(0.02, 0.02), 0.02);
+  EXPECT_NEAR(calculate_slack(0.02, 0.03), 0.034, 1e-9);
+  EXPECT_NEAR(calculate_slack(0.02, 0.04), 0.048, 1e-9);
+  EXPECT_EQ(calculate_slack(0.02, 1), calculate_slack(0.02, 0.04));
+}
+
 TEST(ExtentPolicyTest, ARunTooShortHasNoPlace) {
   EXPECT_FALSE(find_place({}, 1, PlaceTie::kLowestAddress));
   EXPECT_FALSE(find_place(std::vector<Gap>{{0, 1_MiB, false}}, 2_MiB, PlaceTie::kSmallestRun));
