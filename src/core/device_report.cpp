@@ -100,6 +100,7 @@ OomReport DeviceAllocator::make_oom_report(const Request& request) const {
   if (has_limit()) report.limit_bytes = calculate_allowed_bytes();
   report.caches = list_caches();
   report.device_total_bytes = properties_.total_bytes;
+  report.is_expandable = config_.expandable_segments;
   return report;
 }
 

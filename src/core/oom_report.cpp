@@ -60,11 +60,20 @@ std::string get_advice(const OomReport& report) {
           "The limit of this process refused it: raise it above {}, or free memory.",
           format_bytes(report.limit_bytes));
     case OomReport::Reason::kStranded:
+      if (report.is_expandable) {
+        return "A large enough block is cached, but this stream may not have it: look at "
+               "cross_stream_reuse, or retire streams that are done.";
+      }
       return "A large enough block is cached, but for another stream and in a segment in use; "
-             "allocate on fewer streams, or retire streams that are done.";
+             "allocate on fewer streams, retire streams that are done, or try "
+             "segments:expandable.";
     case OomReport::Reason::kFragmentation:
-      return "Enough is cached, but in pieces that are too small; max_split_size_mb keeps large "
-             "blocks whole.";
+      if (report.is_expandable) {
+        return "Enough is cached, but this request may not have it: look at recycle and "
+               "cross_stream_reuse, and at the pools that hold it.";
+      }
+      return "Enough is cached, but in pieces that are too small; segments:expandable puts them "
+             "together, and max_split_size_mb keeps large blocks whole.";
     case OomReport::Reason::kDeviceFull:
       break;
   }

@@ -38,6 +38,12 @@ struct ScenarioOptions {
     options.sim.physical_bytes = cap;
     return options;
   }
+  // With expandable segments.
+  static ScenarioOptions with_expandable(Bytes cap = sim::SimOptions{}.physical_bytes) {
+    ScenarioOptions options = with_cap(cap);
+    options.config.expandable_segments = true;
+    return options;
+  }
 };
 
 class Scenario {

@@ -78,9 +78,8 @@ TEST(C58, TextCarriesEveryFigureOfTheReport) {
 TEST(C58, AdviceIsOnlyWhatThisConfigurationCanFollow) {
   Scenario s(1'073'741'824);
   const Failure failure = fail_by_fragmentation(s);
-  // There are no expandable segments in this version, so nobody is sent to them.
   EXPECT_FALSE(failure.report.is_expandable);
-  EXPECT_EQ(failure.message.find("expandable"), std::string::npos) << failure.message;
+  expect_in("segments:expandable", failure.message);
   expect_in("max_split_size_mb", failure.message);
   // Nor may the advice name an option that is of no use when live blocks fill the device.
   Scenario full(1'073'741'824);
@@ -88,6 +87,17 @@ TEST(C58, AdviceIsOnlyWhatThisConfigurationCanFollow) {
   EXPECT_EQ(full.malloc(134'217'728), 0u);
   EXPECT_EQ(full.last_message().find("max_split_size_mb"), std::string::npos);
   expect_in("reason=device_full", full.last_message());
+}
+
+TEST(C58, NobodyIsSentToExpandableSegmentsWhoHasThem) {
+  Scenario s(ScenarioOptions::with_expandable(1'073'741'824));
+  OomReport report;
+  s.allocator().callbacks().add_oom_observer([&report](const OomReport& r) { report = r; });
+  for (int i = 0; i < 20; ++i)
+    EXPECT_NE(s.malloc(50'331'648), 0u);
+  EXPECT_EQ(s.malloc(134'217'728), 0u);
+  EXPECT_TRUE(report.is_expandable);
+  EXPECT_EQ(s.last_message().find("segments:expandable"), std::string::npos) << s.last_message();
 }
 
 }  // namespace

@@ -129,6 +129,18 @@ TEST_F(OomReportTest, EveryReasonGivesItsNameAndAdviceOfItsOwn) {
   EXPECT_EQ(advice.size(), std::size(kReasons));
 }
 
+TEST_F(OomReportTest, ExpandableSegmentsAreAdviceOnlyWhereTheyAreOff) {
+  for (const Reason reason : {Reason::kFragmentation, Reason::kStranded}) {
+    report_.reason = reason;
+    for (const bool is_expandable : {false, true}) {
+      report_.is_expandable = is_expandable;
+      const std::string text = format(report_);
+      EXPECT_EQ(text.find("segments:expandable") != std::string::npos, !is_expandable) << text;
+      EXPECT_EQ(text.find("cross_stream_reuse") != std::string::npos, is_expandable) << text;
+    }
+  }
+}
+
 TEST_F(OomReportTest, TheThreeLedgersStandBelowTheSentence) {
   cache(200_MiB, 60_MiB, 0x10);
   cache(100_MiB, 50_MiB, ~std::uint64_t{0});
