@@ -21,18 +21,23 @@ constexpr std::size_t kUnmapsAtATime = 16;
 
 Result<Block*> ExpandableMemory::grow(const Request& request) {
   assume_locked();
+  if (request.needed_bytes > device_.properties_.total_bytes) return nullptr;
   wait_until_nobody_moves();
   cover_free_memory();
   device_.settle_everything();
   if (Block* block = device_.find_fitting(request)) return block;
   if (ranges_.empty()) first_growth_ns_ = device_.driver_.read_clock_ns();
-  const auto allocated = static_cast<Bytes>(device_.stats_.allocated_bytes.all.current);
-  peak_bytes_ = std::max(peak_bytes_, allocated + request.block_bytes);
   if (!find_place(request, {}).has_value() && !make_range(request, request.needed_bytes)) {
-    device_.note("event=no_addresses device=" + std::to_string(device_.device_) +
-                 " effect=\"plain segments are used where expandable ones have no room\"");
+    note_no_addresses();
     return device_.grow_plain(request);
   }
+  Result<Block*> found = grow_in_ranges(request);
+  // What is refused raises no budget.
+  if (found.is_ok() && found.value() != nullptr) peak_bytes_ = calculate_peak(request);
+  return found;
+}
+
+Result<Block*> ExpandableMemory::grow_in_ranges(const Request& request) {
   Result<Block*> found = grow_within_budget(request, Means::kNew);
   if (!found.is_ok() || found.value() != nullptr) return found;
   found = grow_after_waiting(request);

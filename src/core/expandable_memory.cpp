@@ -73,6 +73,12 @@ bool ExpandableMemory::make_range(const Request& request, Bytes least_bytes) {
   return true;
 }
 
+void ExpandableMemory::note_no_addresses() {
+  if (std::exchange(has_noted_no_addresses_, true)) return;
+  device_.note("event=no_addresses device=" + std::to_string(device_.device_) +
+               " effect=\"plain segments are used where expandable ones have no room\"");
+}
+
 // The ranges of a released pool, once nothing is in them; where the driver may not be called, when
 // memory is released next.
 void ExpandableMemory::drop_range_if_unused(Segment& segment) {
@@ -190,6 +196,12 @@ void ExpandableMemory::count_reserved(Segment& segment, std::int64_t bytes) {
   if (segment.is_private) segment.pool->stats.reserved_bytes.add(bytes);
 }
 
+// Of allocated bytes, once the request is served.
+Bytes ExpandableMemory::calculate_peak(const Request& request) const {
+  const auto allocated = static_cast<Bytes>(device_.stats_.allocated_bytes.all.current);
+  return std::max(peak_bytes_, allocated + request.block_bytes);
+}
+
 // The part of the time since the first growth that went into moving extents: map, set access and
 // unmap take that long, whatever the size (docs/driver-facts.md).
 double ExpandableMemory::calculate_moving_share() const {
@@ -199,9 +211,9 @@ double ExpandableMemory::calculate_moving_share() const {
 }
 
 // What may still be reserved before idle extents move instead.
-Bytes ExpandableMemory::calculate_left() const {
+Bytes ExpandableMemory::calculate_left(const Request& request) const {
   const double slack = calculate_slack(device_.config_.reserve_slack, calculate_moving_share());
-  const Bytes budget = calculate_budget(peak_bytes_, slack);
+  const Bytes budget = calculate_budget(calculate_peak(request), slack);
   const Bytes taken =
       static_cast<Bytes>(device_.stats_.reserved_bytes.all.current) + device_.growing_bytes_;
   return budget > taken ? budget - taken : 0;

@@ -76,14 +76,16 @@ class ExpandableMemory {
 
   // --- expandable_memory.cpp: addresses, blocks, figures ---
   bool make_range(const Request& request, Bytes least_bytes) QUARRY_REQUIRES(device_.mutex_);
+  void note_no_addresses() QUARRY_REQUIRES(device_.mutex_);
   void drop_range_if_unused(Segment& segment) QUARRY_REQUIRES(device_.mutex_);
   Block& claim(Block& block, Address begin, Address end) QUARRY_REQUIRES(device_.mutex_);
   void return_part(Block& block, bool is_hole) QUARRY_REQUIRES(device_.mutex_);
   void return_claimed(Block& block) QUARRY_REQUIRES(device_.mutex_);
   void make_hole(Block& retiring) QUARRY_REQUIRES(device_.mutex_);
   void count_reserved(Segment& segment, std::int64_t bytes) QUARRY_REQUIRES(device_.mutex_);
+  Bytes calculate_peak(const Request& request) const QUARRY_REQUIRES(device_.mutex_);
   double calculate_moving_share() const QUARRY_REQUIRES(device_.mutex_);
-  Bytes calculate_left() const QUARRY_REQUIRES(device_.mutex_);
+  Bytes calculate_left(const Request& request) const QUARRY_REQUIRES(device_.mutex_);
   struct Room {
     Bytes of_device = 0;
     Bytes of_pool = 0;
@@ -132,6 +134,7 @@ class ExpandableMemory {
   Block* take_pending_of_others(const Request& request) QUARRY_REQUIRES(device_.mutex_);
   Block* take_ordered_pending(const Request& request) QUARRY_REQUIRES(device_.mutex_);
   enum class Means { kNew, kNewAndMoved };
+  Result<Block*> grow_in_ranges(const Request& request) QUARRY_REQUIRES(device_.mutex_);
   Result<Block*> grow_within_budget(const Request& request, Means means)
       QUARRY_REQUIRES(device_.mutex_);
   Result<Block*> grow_after_waiting(const Request& request) QUARRY_REQUIRES(device_.mutex_);
@@ -150,9 +153,10 @@ class ExpandableMemory {
   // Of the thread that moves memory, meanwhile without the mutex.
   UnreleasedExtents unreleased_;
   DeviceDrain drain_;
-  // Allocated, the highest seen at a miss.
+  // Allocated, the highest seen at a miss that was served.
   Bytes peak_bytes_ QUARRY_GUARDED_BY(device_.mutex_) = 0;
   bool is_moving_ QUARRY_GUARDED_BY(device_.mutex_) = false;
+  bool has_noted_no_addresses_ QUARRY_GUARDED_BY(device_.mutex_) = false;
   std::uint64_t moves_ = 0;            // of extents, ever
   std::uint64_t first_growth_ns_ = 0;  // on the driver's clock
 };

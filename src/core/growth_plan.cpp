@@ -36,6 +36,8 @@ bool ExpandableMemory::may_move(const Block& block, const Request& request,
   if (!block.is_free()) return false;
   if (block.owner->is_captured || block.segment->holds > 0 || pool.options.no_recycle)
     return false;
+  const bool is_own = block.owner == request.stream || block.owner == &device_.streams_.idle();
+  if (!is_own && device_.config_.cross_stream_reuse == CrossStreamReuse::kOff) return false;
   if (has_passed(block)) return true;
   if (request.is_captured() || device_.config_.recycle != Recycle::kStream) return false;
   return block.owner == request.stream || may_wait_for(*block.owner, reach);
@@ -56,14 +58,13 @@ std::optional<Growth> ExpandableMemory::find_place(const Request& request,
       if (address >= run_end) consider_run(*hole, request, reach, run_end, best, best_place);
     }
   }
-  // Pieces side by side with no hole between them.
+  // What others have: pieces side by side with no hole between them, or one that is enough.
   const auto consider_block = [&](Block& block) {
     assume_locked();
     Address run_end = 0;
     const bool is_beside = (block.previous != nullptr && block.previous->is_free()) ||
                            (block.next != nullptr && block.next->is_free());
-    const bool is_candidate =
-        is_beside || (reach.has_others && block.size >= request.needed_bytes);
+    const bool is_candidate = is_beside || block.size >= request.needed_bytes;
     if (!is_candidate || block.segment->holds > 0 || !is_usable(block, request, reach)) return;
     consider_run(block, request, reach, run_end, best, best_place);
   };
@@ -116,7 +117,7 @@ class ExpandableMemory::Sources {
         growth_(growth),
         request_(request),
         reach_(reach),
-        left_(memory.calculate_left()),
+        left_(memory.calculate_left(request)),
         room_(memory.calculate_room(request)) {}
 
   Bytes get_left() const { return left_; }

@@ -52,6 +52,11 @@ Result<Block*> DeviceAllocator::climb(const Request& request) {
     empty_magazines();
     if (Block* block = find_fitting(request)) return block;
     if (Block* block = borrow(request)) return block;
+    if (expandable_->serves(*request.pool)) {
+      // Needs less than a segment, and perhaps only moves what is there.
+      Result<Block*> grown = grow(request);
+      if (!grown.is_ok() || grown.value() != nullptr) return grown;
+    }
     if (is_over_limit(request.segment_bytes)) {
       ++stats_.num_oom_rejections;
       return nullptr;
