@@ -229,6 +229,28 @@ TEST_F(ExtentMovesTest, ABlockThatAnotherStreamUsesServesBeyondTheBudgetAfterAWa
   s_.complete(s2_);
 }
 
+// Also to others: to the stream that uses it, and to one that waits for both.
+TEST_F(ExtentMovesTest, APendingBlockOfAnotherStreamServesBeyondTheBudgetAfterWaits) {
+  const StreamHandle third = s_.make_stream();
+  for (const StreamHandle wanting : {s2_, third}) {
+    const std::int64_t waits_before = waits();
+    const Address block = s_.malloc(32_MiB, s1_);
+    s_.busy(s1_);
+    s_.busy(s2_);
+    s_.record(block, s2_);
+    s_.free(block);
+    s_.sim().reset_call_counts();
+    const Address next = s_.malloc(32_MiB, wanting);
+    EXPECT_EQ(next, block);
+    EXPECT_EQ(waits() - waits_before, wanting == s2_ ? 1 : 2);
+    EXPECT_EQ(s_.reserved(), 32_MiB);
+    expect_no_host_wait();
+    s_.free(next);
+    for (const StreamHandle stream : {s1_, s2_, third})
+      s_.complete(stream);
+  }
+}
+
 TEST_F(ExtentMovesTest, ABlockThatAnotherStreamUsesStaysPendingWithinTheBudget) {
   s_.configure([](Config& config) { config.reserve_slack = 1; });
   const Address block = s_.malloc(32_MiB, s1_);

@@ -299,6 +299,29 @@ TEST_F(FenceNumberTest, ABlockOfTwoUsersIsTakenWhenBothAreOrdered) {
   EXPECT_EQ(collect(), Done{});
 }
 
+// Whoever has been ordered after all of them may have these blocks, and no other.
+TEST_F(FenceNumberTest, ChosenWaitersAreTakenFromEveryFence) {
+  const StreamRef s1 = make_stream(), s2 = make_stream();
+  Stream &one = meet(s1), &two = meet(s2), &owner = meet(make_stream());
+  busy(s1);
+  busy(s2);
+  Block& chosen = guard(one, owner);
+  Block& other = guard(two, owner);
+  {
+    CaptureModeBracket bracket(sim_);
+    fences_.guard(chosen, two);
+  }
+  Done done;
+  fences_.take_waiters({&chosen}, done);
+  EXPECT_EQ(done, Done{&chosen}) << "once, though two fences listed it";
+  EXPECT_EQ(chosen.pending_fences, 0u);
+  EXPECT_EQ(other.pending_fences, 1u);
+  sim_.complete(s1);
+  sim_.complete(s2);
+  EXPECT_EQ(collect(), Done{&other});
+  EXPECT_FALSE(fences_.has_waiters());
+}
+
 // What a fence that is still open covers is not ordered by the one before it.
 TEST_F(FenceNumberTest, WaitersOfAnOpenFenceAreNotTaken) {
   const StreamRef s1 = make_stream();
