@@ -16,6 +16,8 @@ namespace {
 
 // Left addresses that one growth unmaps besides, so that they do not pile up.
 constexpr std::size_t kUnmapsAtATime = 16;
+// Up to this much reserved, streams overlap rather than save memory (case C95).
+constexpr Bytes kNobodyWaits = 32_MiB;
 
 }  // namespace
 
@@ -63,6 +65,8 @@ Result<Block*> ExpandableMemory::grow_within_budget(const Request& request, Mean
 Result<Block*> ExpandableMemory::grow_after_waiting(const Request& request) {
   const bool may_wait = device_.config_.cross_stream_reuse == CrossStreamReuse::kWait;
   if (!may_wait || request.is_captured()) return nullptr;
+  const auto reserved = static_cast<Bytes>(device_.stats_.reserved_bytes.all.current);
+  if (reserved + request.needed_bytes <= kNobodyWaits) return nullptr;
   CaptureModeBracket bracket(device_.driver_);
   if (Block* block = take_ordered_pending(request)) return block;
   if (Block* block = take_pending_of_others(request)) return block;
