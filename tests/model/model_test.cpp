@@ -33,7 +33,7 @@ void expect_pools_and_graphs(const Tally& tally, std::size_t wanted) {
   } reached[] = {
       {"private_allocations", tally.private_allocations, 200},
       {"borrowed_blocks", tally.borrowed_blocks, 20000},
-      {"refused_segments", tally.refused_segments, 4000},
+      {"refused_segments", tally.refused_segments, 6000},
       {"pools_released_with_blocks", tally.pools_released_with_blocks, 4000},
       {"pools_released_with_launches", tally.pools_released_with_launches, 30000},
       {"captures_into_pools", tally.captures_into_pools, 600},
