@@ -44,8 +44,10 @@ Counts get_counts(const State& state) {
 // What a request that fails may change, and nothing else:
 // - fences may have been collected: active and requested figures fall;
 // - vacant segments may have been given back: reserved figures and segments fall;
-// - counters of attempts, waits and errors rise.
-std::string compare_failed(const DeviceStats& before, const DeviceStats& after) {
+// - counters of attempts, waits and errors rise;
+// - of expandable segments there may be another one, all holes.
+std::string compare_failed(const DeviceStats& before, const DeviceStats& after,
+                           bool is_expandable) {
   const auto is_same = [](const FamilyStat& a, const FamilyStat& b) {
     return a.all.current == b.all.current && a.all.peak == b.all.peak &&
            a.all.allocated == b.all.allocated && a.all.freed == b.all.freed;
@@ -62,9 +64,12 @@ std::string compare_failed(const DeviceStats& before, const DeviceStats& after) 
   if (has_risen(before.active, after.active)) return "active rose";
   if (has_risen(before.active_bytes, after.active_bytes)) return "active_bytes rose";
   if (has_risen(before.requested_bytes, after.requested_bytes)) return "requested_bytes rose";
-  if (has_risen(before.segment, after.segment)) return "segment rose";
   if (has_risen(before.reserved_bytes, after.reserved_bytes)) return "reserved_bytes rose";
   if (before.num_device_alloc != after.num_device_alloc) return "num_device_alloc changed";
+  if (before.extents_created != after.extents_created) return "extents_created changed";
+  if (before.extents_moved != after.extents_moved) return "extents_moved changed";
+  if (is_expandable) return {};
+  if (has_risen(before.segment, after.segment)) return "segment rose";
   const std::int64_t given_back = after.num_device_free - before.num_device_free;
   if (before.segment.all.current - after.segment.all.current != given_back) {
     return "segments are not balanced by num_device_free";
@@ -85,7 +90,8 @@ void perform_with_fault(State& state, const Operation& operation, Report& report
   const bool is_served = own.count != held_before || own.risen_bytes != risen_before;
   if (!is_request || state.block(request->slot).has_value() || is_served) return;
   report.has_request_failed = true;
-  const std::string difference = compare_failed(before, state.stats(device));
+  const std::string difference =
+      compare_failed(before, state.stats(device), state.options().expandable);
   if (!difference.empty()) state.fail("a failed request: " + difference);
 }
 
@@ -136,6 +142,7 @@ void Sweep::try_faults(const Counts& calls, const std::string& where, Body body)
         const std::string end = isolated_.run(
             [&](Report& report) {
               state_.are_faults_possible = state_.may_captures_be_lost = true;
+              state_.may_driver_hold_more = true;
               state_.sim().fail_call(fault.entry, fault.k, fault.code);
               body(report);
               std::snprintf(report.failure.data(), report.failure.size(), "%s",

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of the driver: every call of every entry in two programs, one of them with private pools
-// and graphs, fails once with out-of-memory and once with another error (records also with "not
-// permitted"). QUARRY_MODEL_SEED=N tries other programs.
+// Errors of the driver: every call of every entry in four programs, with and without private pools
+// and graphs, in plain and in expandable segments, fails once with out-of-memory and once with
+// another error (records also with "not permitted"). QUARRY_MODEL_SEED=N tries other programs.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <ostream>
+#include <span>
 
 #include "core/allocator.hpp"
 #include "sim/sim_driver.hpp"
@@ -23,42 +25,78 @@ constexpr std::size_t kOperations = 2000;
 #endif
 constexpr std::size_t kOperationsWithPools = 1300;  // which make more calls
 
-class FaultSweepTest : public testing::TestWithParam<std::uint64_t> {};
+struct Program {
+  const char* name;
+  std::uint64_t seed;
+  bool has_pools;
+  bool is_expandable;
+};
 
-TEST_P(FaultSweepTest, EveryCallOfEveryEntryMayFail) {
+void PrintTo(const Program& program, std::ostream* out) {
+  *out << program.name;
+}
+
+class FaultSweepTest : public testing::TestWithParam<Program> {};
+
+Case make_case(const Program& program) {
   const char* const offset = std::getenv("QUARRY_MODEL_SEED");
   std::uint64_t seed =
-      1000 * GetParam() + (offset == nullptr ? 0 : std::strtoull(offset, nullptr, 10));
-  const bool has_pools = GetParam() == 1;
-  Case experiment;
+      1000 * program.seed + (offset == nullptr ? 0 : std::strtoull(offset, nullptr, 10));
+  Case made;
   do {
     Entropy entropy(seed++);
-    experiment = generate_case(entropy, has_pools ? kOperationsWithPools : kOperations,
-                               Repertoire::kOneThread);
-  } while (experiment.options.has_pools != has_pools);
-  experiment.options.made_streams = 3;
-  experiment.options.physical_bytes = 128_MiB;  // small: with retries and out-of-memory results
+    made = generate_case(entropy, program.has_pools ? kOperationsWithPools : kOperations,
+                         Repertoire::kOneThread);
+  } while (made.options.has_pools != program.has_pools);
+  made.options.expandable = program.is_expandable;
+  made.options.made_streams = 3;
+  made.options.physical_bytes = 128_MiB;  // small: with retries and out-of-memory results
+  return made;
+}
+
+constexpr DriverEntry kEntries[] = {DriverEntry::kGetMemoryInfo,
+                                    DriverEntry::kAllocate,
+                                    DriverEntry::kFree,
+                                    DriverEntry::kCreateEvent,
+                                    DriverEntry::kDestroyEvent,
+                                    DriverEntry::kRecordEvent,
+                                    DriverEntry::kQueryEvent,
+                                    DriverEntry::kSynchronizeEvent,
+                                    DriverEntry::kGetCaptureStatus,
+                                    DriverEntry::kExchangeCaptureMode};
+constexpr DriverEntry kExpandableEntries[] = {
+    DriverEntry::kReserveAddresses, DriverEntry::kFreeAddresses, DriverEntry::kCreateExtent,
+    DriverEntry::kReleaseExtent,    DriverEntry::kMap,           DriverEntry::kUnmap,
+    DriverEntry::kSetAccess,        DriverEntry::kWaitEvent};
+
+TEST_P(FaultSweepTest, EveryCallOfEveryEntryMayFail) {
+  const Program& program = GetParam();
+  const Case experiment = make_case(program);
   ASSERT_TRUE(run_isolated(experiment).has_passed());
 
   const SweepResult result = sweep_faults(experiment);
   for (const std::string& failure : result.failures)
     ADD_FAILURE() << failure;
-  for (const DriverEntry entry :
-       {DriverEntry::kGetMemoryInfo, DriverEntry::kAllocate, DriverEntry::kFree,
-        DriverEntry::kCreateEvent, DriverEntry::kDestroyEvent, DriverEntry::kRecordEvent,
-        DriverEntry::kQueryEvent, DriverEntry::kSynchronizeEvent, DriverEntry::kGetCaptureStatus,
-        DriverEntry::kExchangeCaptureMode}) {
-    EXPECT_GT(result.tried[static_cast<std::size_t>(entry)], 0u) << get_name(entry);
-    RecordProperty(std::string(get_name(entry)),
-                   std::to_string(result.tried[static_cast<std::size_t>(entry)]));
-  }
+  const auto expect_tried = [&result](std::span<const DriverEntry> entries) {
+    for (const DriverEntry entry : entries) {
+      const std::uint64_t tried = result.tried[static_cast<std::size_t>(entry)];
+      EXPECT_GT(tried, 0u) << get_name(entry);
+      RecordProperty(std::string(get_name(entry)), std::to_string(tried));
+    }
+  };
+  expect_tried(kEntries);
+  if (program.is_expandable) expect_tried(kExpandableEntries);
   EXPECT_GT(result.failed_requests, 20u);
   const auto asked = result.tried[static_cast<std::size_t>(DriverEntry::kGetCaptureInfo)];
-  EXPECT_EQ(asked > 100, has_pools);
+  EXPECT_EQ(asked > 100, program.has_pools);
 }
 
-// The first with private pools and graphs.
-INSTANTIATE_TEST_SUITE_P(Program, FaultSweepTest, testing::Values(1u, 2u));
+INSTANTIATE_TEST_SUITE_P(Program, FaultSweepTest,
+                         testing::Values(Program{"WithPools", 1, true, false},
+                                         Program{"WithoutPools", 2, false, false},
+                                         Program{"ExpandableWithPools", 5, true, true},
+                                         Program{"Expandable", 4, false, true}),
+                         [](const auto& tested) { return tested.param.name; });
 
 // The calls before there is an allocator.
 TEST(FaultTest, AnAllocatorThatCannotLearnItsDevicesIsNotMade) {

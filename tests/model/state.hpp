@@ -134,6 +134,9 @@ class State {
   bool are_faults_possible = false;
   // They have failed, perhaps while a capture needed a bracket.
   bool may_captures_be_lost = false;
+  // They have failed, perhaps where the driver was to take memory back: it is asked again when
+  // memory is given back next.
+  bool may_driver_hold_more = false;
 
   // What was come across.
   Tally tally;
