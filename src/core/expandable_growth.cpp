@@ -23,12 +23,14 @@ constexpr Bytes kNobodyWaits = 32_MiB;
 
 Result<Block*> ExpandableMemory::grow(const Request& request) {
   assume_locked();
-  if (request.needed_bytes > device_.properties_.total_bytes) return nullptr;
+  // Addresses for it would never be used, nor be had back.
+  if (request.block_bytes > device_.properties_.total_bytes) return nullptr;
   wait_until_nobody_moves();
   cover_free_memory();
   device_.settle_everything();
   if (Block* block = device_.find_fitting(request)) return block;
   if (ranges_.empty()) first_growth_ns_ = device_.driver_.read_clock_ns();
+  device_.take_all_counts();
   if (!find_place(request, {}).has_value() && !make_range(request, request.needed_bytes)) {
     note_no_addresses();
     return device_.grow_plain(request);
@@ -203,6 +205,7 @@ Result<Block*> ExpandableMemory::carry_out(Growth& growth, const Request& reques
       Driver& driver = device_.driver_;
       CaptureModeBracket bracket(driver);
       static_cast<void>(unmap_departures(driver, left, unreleased_));
+      static_cast<void>(release_departures(driver, growth.departures, unreleased_));
       const DriverCode mapped = map_arrivals(driver, device_.device_, growth, unreleased_);
       if (mapped == DriverCode::kSuccess) {
         static_cast<void>(unmap_departures(driver, growth.departures, unreleased_));
@@ -278,10 +281,12 @@ Block& ExpandableMemory::settle(Growth& growth, const Request& request) {
   for (const Departure& departure : growth.departures)
     is_unused = is_unused && departure.has_passed;
   Block& block = *growth.pieces.front().block;
-  device_.set_owner(block, stream);
+  for (const Piece& piece : growth.pieces)
+    device_.set_owner(*piece.block, stream);
   for (std::size_t i = 1; i < growth.pieces.size(); ++i)
     absorb_next(block, device_.get_stock(stream));
   block.fence_number = is_unused ? 0 : stream.fence_number;
+  stream.has_uncovered_frees |= !is_unused;
   InactiveSplitChange change;
   Block& joined = device_.coalesce(block, change);
   device_.pool_insert(joined, change);
@@ -289,13 +294,10 @@ Block& ExpandableMemory::settle(Growth& growth, const Request& request) {
   return joined;
 }
 
-// As it was, but for mappings that the driver did not take back.
+// As it was, but for what went back to the driver, and mappings that it did not take back.
 void ExpandableMemory::roll_back(Growth& growth) {
   for (Departure& departure : growth.departures)
-    departure.for_each_block([this](Block& block) {
-      assume_locked();
-      return_claimed(block);
-    });
+    return_or_leave(departure);
   for (const Piece& piece : growth.pieces) {
     if (!piece.was_hole) return_claimed(*piece.block);
   }

@@ -85,7 +85,9 @@ void ExpandableMemory::drop_range_if_unused(Segment& segment) {
   const MemPool& pool = *segment.pool;
   if (pool.is_default() || pool.use_count > 0 || !segment.is_vacant()) return;
   if (!segment.range->extents.empty() || segment.range->leaving > 0) return;
-  if (segment.first->size != segment.size || is_driver_callback_thread()) return;
+  // All of them may be claimed by a growth that is under way.
+  const bool is_hole = segment.first->state() == BlockState::kUnmapped;
+  if (!is_hole || segment.first->size != segment.size || is_driver_callback_thread()) return;
   if (device_.driver_.free_addresses(segment.address, segment.size) != DriverCode::kSuccess)
     return;
   ranges_.erase(&segment);
@@ -196,10 +198,12 @@ void ExpandableMemory::count_reserved(Segment& segment, std::int64_t bytes) {
   if (segment.is_private) segment.pool->stats.reserved_bytes.add(bytes);
 }
 
-// Of allocated bytes, once the request is served.
+// Of allocated bytes, once the request is served. What threads have not told yet may be missing
+// from the sum, and so make it less than nothing.
 Bytes ExpandableMemory::calculate_peak(const Request& request) const {
-  const auto allocated = static_cast<Bytes>(device_.stats_.allocated_bytes.all.current);
-  return std::max(peak_bytes_, allocated + request.block_bytes);
+  const std::int64_t allocated = device_.stats_.allocated_bytes.all.current;
+  const Bytes told = static_cast<Bytes>(std::max(allocated, std::int64_t{0}));
+  return std::max(peak_bytes_, told + request.block_bytes);
 }
 
 // The part of the time since the first growth that went into moving extents: map, set access and

@@ -54,11 +54,15 @@ class ExpandableMemory {
   // Gives back the extents of the segments that lie in free blocks, and waits, unlocked, for all
   // work of the device if that is necessary. The first refusal's code. Inside the free gate.
   DriverCode release_idle(const std::vector<Segment*>& segments);
+  // Whether the driver may be keeping extents that are nobody's, which release_idle then tries to
+  // give back again.
+  bool may_have_unreleased() const { return is_moving_ || !unreleased_.empty(); }
   // Of a pool that nobody holds any more: the addresses, where nothing is mapped.
   void drop_unused_ranges(MemPool& pool);
   // At the very end: everything of the segment goes back, whoever uses it.
   void drain_before_tear_down();
   void tear_down(Segment& segment);
+  void finish_tear_down();
 
   // For validate(): proves what is said above, for one segment.
   void validate(const Segment& segment) const;
@@ -100,6 +104,7 @@ class ExpandableMemory {
   DriverCode unmap_after_drain(std::vector<Departure>& left, std::vector<Departure>& departures);
   static void update_has_passed(Departure& departure);
   void start_leaving(Departure& departure) QUARRY_REQUIRES(device_.mutex_);
+  void return_or_leave(Departure& departure) QUARRY_REQUIRES(device_.mutex_);
   void finish_leaving(Departure& departure) QUARRY_REQUIRES(device_.mutex_);
   std::vector<Departure> take_left_addresses(std::size_t most) QUARRY_REQUIRES(device_.mutex_);
   void return_left_addresses(std::vector<Departure>& left) QUARRY_REQUIRES(device_.mutex_);

@@ -102,6 +102,11 @@ std::optional<Place> find_place(std::span<const Gap> run, Bytes size, PlaceTie t
   return best;
 }
 
+Place align_place(std::span<const Gap> run, const Place& place, Bytes size, Bytes alignment) {
+  const Address begin = round_up(place.begin, alignment);
+  return {begin, HoleCount(run).calculate_missing(begin, begin + size), place.run};
+}
+
 bool moves_before(const Victim& one, const Victim& other, VictimOrder order) {
   switch (order) {
     case VictimOrder::kLargestRun:

@@ -74,6 +74,9 @@ bool is_better_place(const Place& one, const Place& other, PlaceTie tie);
 // Costs a binary search for each gap. None if the run is too short.
 std::optional<Place> find_place(std::span<const Gap> run, Bytes size, PlaceTie tie);
 
+// Of a place in the run, only what `size` bytes at the first multiple of `alignment` there need.
+Place align_place(std::span<const Gap> run, const Place& place, Bytes size, Bytes alignment);
+
 // An extent that could move.
 struct Victim {
   Address begin = 0;

@@ -30,6 +30,19 @@ void ExpandableMemory::start_leaving(Departure& departure) {
   }
 }
 
+// Of a claimed departure that was to be released: it has gone, or is free again.
+void ExpandableMemory::return_or_leave(Departure& departure) {
+  if (departure.is_unmapped) {
+    count_release(*departure.block->segment);
+    start_leaving(departure);
+    return;
+  }
+  departure.for_each_block([this](Block& block) {
+    assume_locked();
+    return_claimed(block);
+  });
+}
+
 // The addresses are unmapped.
 void ExpandableMemory::finish_leaving(Departure& departure) {
   Segment& segment = *departure.block->segment;
@@ -107,17 +120,8 @@ DriverCode ExpandableMemory::release_idle(const std::vector<Segment*>& segments)
     is_moving_ = false;
   }
   return_left_addresses(left);
-  for (Departure& departure : departures) {
-    if (departure.is_unmapped) {
-      count_release(*departure.block->segment);
-      start_leaving(departure);
-    } else {
-      departure.for_each_block([this](Block& block) {
-        assume_locked();
-        return_claimed(block);
-      });
-    }
-  }
+  for (Departure& departure : departures)
+    return_or_leave(departure);
   for (Segment* segment : segments) {
     if (ranges_.contains(segment)) drop_range_if_unused(*segment);
   }
@@ -186,12 +190,16 @@ void ExpandableMemory::tear_down(Segment& segment) {
     static_cast<void>(driver.unmap(departure.address, departure.extent.size));
     return true;
   });
-  for (const ExtentHandle extent : std::exchange(unreleased_, {}))
-    static_cast<void>(driver.release_extent(extent));
-  drain_.release();
   static_cast<void>(driver.free_addresses(segment.address, segment.size));
   count_reserved(segment, -static_cast<std::int64_t>(segment.reserved_bytes));
   // The segment itself goes next, and is an expandable one until then.
+}
+
+void ExpandableMemory::finish_tear_down() {
+  assume_locked();
+  for (const ExtentHandle extent : std::exchange(unreleased_, {}))
+    static_cast<void>(device_.driver_.release_extent(extent));
+  drain_.release();
 }
 
 }  // namespace quarry

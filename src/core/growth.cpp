@@ -38,6 +38,17 @@ DriverCode map_one(Driver& driver, DeviceId device, Arrival& arrival,
   return code;
 }
 
+// Only if it has passed.
+DriverCode unmap_one(Driver& driver, Departure& departure, UnreleasedExtents& unreleased) {
+  if (!departure.has_passed || departure.is_unmapped) return DriverCode::kSuccess;
+  const DriverCode code = driver.unmap(departure.address, departure.extent.size);
+  departure.is_unmapped = code == DriverCode::kSuccess;
+  if (departure.is_unmapped && departure.is_released) {
+    release(driver, departure.extent.handle, unreleased);
+  }
+  return code;
+}
+
 // Nothing has been used there yet.
 void undo(Driver& driver, std::span<Arrival> mapped, UnreleasedExtents& unreleased) {
   for (Arrival& arrival : mapped) {
@@ -69,17 +80,23 @@ DriverCode map_arrivals(Driver& driver, DeviceId device, Growth& growth,
   return code;
 }
 
+DriverCode release_departures(Driver& driver, std::vector<Departure>& departures,
+                              UnreleasedExtents& unreleased) {
+  DriverCode failure = DriverCode::kSuccess;
+  for (Departure& departure : departures) {
+    if (!departure.is_released) continue;
+    const DriverCode code = unmap_one(driver, departure, unreleased);
+    if (failure == DriverCode::kSuccess) failure = code;
+  }
+  return failure;
+}
+
 DriverCode unmap_departures(Driver& driver, std::vector<Departure>& departures,
                             UnreleasedExtents& unreleased) {
   DriverCode failure = DriverCode::kSuccess;
   for (Departure& departure : departures) {
-    if (!departure.has_passed || departure.is_unmapped) continue;
-    const DriverCode code = driver.unmap(departure.address, departure.extent.size);
-    departure.is_unmapped = code == DriverCode::kSuccess;
+    const DriverCode code = unmap_one(driver, departure, unreleased);
     if (failure == DriverCode::kSuccess) failure = code;
-    if (departure.is_unmapped && departure.is_released) {
-      release(driver, departure.extent.handle, unreleased);
-    }
   }
   return failure;
 }

@@ -72,6 +72,10 @@ using UnreleasedExtents = std::vector<ExtentHandle>;
 DriverCode map_arrivals(Driver& driver, DeviceId device, Growth& growth,
                         UnreleasedExtents& unreleased);
 
+// Unmaps and releases what is to be released and has passed: before anything is made in its place.
+DriverCode release_departures(Driver& driver, std::vector<Departure>& departures,
+                              UnreleasedExtents& unreleased);
+
 // Unmaps the departures that have passed, and releases those that are to be. One that the driver
 // refuses to unmap stays as it is; the first refusal's code.
 DriverCode unmap_departures(Driver& driver, std::vector<Departure>& departures,

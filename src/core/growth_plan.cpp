@@ -94,8 +94,10 @@ void ExpandableMemory::consider_run(Block& in, const Request& request, const Rea
     last = block;
   }
   run_end = last->end();
-  const auto place = quarry::find_place(run, request.needed_bytes, PlaceTie::kLowestAddress);
+  auto place = quarry::find_place(run, request.needed_bytes, PlaceTie::kLowestAddress);
   if (!place.has_value()) return;
+  if (request.needed_bytes != request.block_bytes)
+    place = align_place(run, *place, request.block_bytes, request.alignment);
   if (best.has_value() && !is_better_place(*place, best_place, PlaceTie::kLowestAddress)) return;
   best_place = *place;
   best.emplace();
@@ -104,7 +106,7 @@ void ExpandableMemory::consider_run(Block& in, const Request& request, const Rea
   best->segment = in.segment;
   best->first = first;
   best->begin = place->begin;
-  best->end = place->begin + request.needed_bytes;
+  best->end = place->begin + request.block_bytes;
   best->missing = place->missing;
 }
 

@@ -63,7 +63,7 @@ void DeviceAllocator::list_ranges(const MemPool& pool, std::vector<Segment*>& ra
 // What is idle in expandable segments. Never waits for the gate.
 Released DeviceAllocator::release_extents(const std::vector<Segment*>& ranges) {
   Released released;
-  if (ranges.empty()) return released;
+  if (ranges.empty() && !expandable_->may_have_unreleased()) return released;
   released.gate = free_gate_.try_enter();
   if (released.gate != FreeGate::Entry::kEntered) return released;
   released.failure = expandable_->release_idle(ranges);
@@ -285,6 +285,7 @@ std::size_t DeviceAllocator::tear_down() {
     }
     erase_segment(segment);
   }
+  expandable_->finish_tear_down();
   while (!private_pools_.empty()) {
     MemPool& pool = *private_pools_.begin()->second;
     pool.use_count = 0;
