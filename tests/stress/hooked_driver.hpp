@@ -15,7 +15,8 @@ class HookedDriver final : public test::ForwardingDriver {
   using Hook = std::function<void(DriverEntry)>;
   using ForwardingDriver::ForwardingDriver;
 
-  // Called after allocate, free and synchronize_event, on the calling thread.
+  // Called after allocate, free, synchronize_event and what changes mappings, on the calling
+  // thread.
   void set_hook(Hook hook) { hook_ = std::move(hook); }
 
   enum class RecordMoment { kBefore, kAfter };
@@ -33,9 +34,18 @@ class HookedDriver final : public test::ForwardingDriver {
 
  protected:
   void after(DriverEntry entry) noexcept override {
-    if (entry != DriverEntry::kAllocate && entry != DriverEntry::kFree &&
-        entry != DriverEntry::kSynchronizeEvent) {
-      return;
+    switch (entry) {
+      case DriverEntry::kAllocate:
+      case DriverEntry::kFree:
+      case DriverEntry::kSynchronizeEvent:
+      case DriverEntry::kCreateExtent:
+      case DriverEntry::kReleaseExtent:
+      case DriverEntry::kMap:
+      case DriverEntry::kUnmap:
+      case DriverEntry::kSetAccess:
+        break;
+      default:
+        return;
     }
     const Hook hook = hook_;  // it may set another one
     if (hook) hook(entry);

@@ -15,13 +15,20 @@ void yield_in_slow_calls(World& world) {
   world.driver().set_hook([](DriverEntry) { std::this_thread::yield(); });
 }
 
+Config make_config(bool is_expandable) {
+  Config config;
+  config.expandable_segments = is_expandable;
+  return config;
+}
+
 constexpr StreamRef kPerThreadStream{0, StreamHandle::kPerThread};
 
 // One thread of the general scenario: its own streams, some blocks, and a random mix of calls.
 class Worker {
  public:
-  Worker(World& world, int number)
+  Worker(World& world, int number, bool is_expandable)
       : world_(world),
+        is_expandable_(is_expandable),
         entropy_(static_cast<std::uint64_t>(number) + 1),
         own_(world.sim().create_stream(0, sim::StreamKind::kNonBlocking)) {}
 
@@ -56,6 +63,7 @@ class Worker {
   Bytes pick_size();
 
   World& world_;
+  const bool is_expandable_;  // most of the time
   model::Entropy entropy_;
   StreamRef own_;
   bool is_capturing_ = false;
@@ -181,7 +189,11 @@ void Worker::step() {
     static_cast<void>(world_.allocator().set_limit(0, 150_MiB + entropy_.below(200_MiB)));
     return;
   }
-  Config config;
+  Config config = make_config(entropy_.chance(is_expandable_ ? 80 : 0));
+  config.cross_stream_reuse = entropy_.pick({CrossStreamReuse::kOff, CrossStreamReuse::kIdle,
+                                             CrossStreamReuse::kWait, CrossStreamReuse::kWait});
+  config.recycle =
+      entropy_.pick({Recycle::kOff, Recycle::kPassed, Recycle::kStream, Recycle::kStream});
   config.garbage_collection_threshold = entropy_.chance(30) ? 0.5 : 0.0;
   config.max_split_bytes = entropy_.chance(30) ? 32_MiB : kUnlimited;
   config.throw_on_cudamalloc_oom = entropy_.chance(10);
@@ -215,20 +227,29 @@ void add_callbacks(World& world, std::atomic<std::uint64_t>& told_ooms,
   });
 }
 
-TEST(StressTest, ThreadsThatDoEverythingAtOnceLeaveNothingBehind) {
-  World world(400_MiB);
+class SegmentsTest : public testing::TestWithParam<bool> {};
+
+TEST_P(SegmentsTest, ThreadsThatDoEverythingAtOnceLeaveNothingBehind) {
+  const bool is_expandable = GetParam();
+  World world(400_MiB, 3, make_config(is_expandable));
   std::atomic<std::uint64_t> told_ooms{0};
   std::atomic<std::uint64_t> untold_ooms{0};
   add_callbacks(world, told_ooms, untold_ooms);
   yield_in_slow_calls(world);
-  World::run_threads([&world](int number) { Worker(world, number).run(1500); });
+  World::run_threads(
+      [&world, is_expandable](int number) { Worker(world, number, is_expandable).run(1500); });
   const DeviceStats stats = world.allocator().get_stats(0).value();
   EXPECT_GT(stats.num_alloc_retries, 0);
   EXPECT_GT(told_ooms.load(), 0u);
   EXPECT_TRUE(world.has_parked());
   EXPECT_EQ(static_cast<std::uint64_t>(stats.num_ooms), told_ooms.load() + untold_ooms.load());
+  EXPECT_EQ(stats.extents_moved > 0, is_expandable);
+  EXPECT_EQ(stats.stream_waits > 0, is_expandable);
   world.finish();
 }
+
+INSTANTIATE_TEST_SUITE_P(Stress, SegmentsTest, testing::Bool(),
+                         [](const auto& tested) { return tested.param ? "Expandable" : "Plain"; });
 
 // --- No false out-of-memory --------------------------------------------------------------------
 
@@ -237,6 +258,7 @@ struct Fit {
   bool by_limit;         // the limit is the bound, not the device
   bool records_streams;  // freed blocks stay pending for a while
   bool empties_cache;
+  bool is_expandable = false;
 };
 
 void PrintTo(const Fit& fit, std::ostream* out) {
@@ -253,7 +275,10 @@ TEST_P(NoFalseOomTest, DemandsThatFitTogetherAreAlwaysServed) {
   constexpr int kRounds = 4000;
   constexpr Bytes kTogether = kBlock * kShare * kThreads;
   const Fit fit = GetParam();
-  World world(fit.by_limit ? 4 * kTogether : kTogether);
+  // Expandable segments hold a little ready.
+  const Bytes little = fit.is_expandable ? 2_MiB : 0;
+  World world(fit.by_limit ? 4 * kTogether : kTogether + little, 3,
+              make_config(fit.is_expandable));
   const Bytes limit = fit.by_limit ? kTogether : kUnlimited;
   ASSERT_TRUE(world.allocator().set_limit(0, limit).is_ok());
   yield_in_slow_calls(world);
@@ -286,7 +311,8 @@ TEST_P(NoFalseOomTest, DemandsThatFitTogetherAreAlwaysServed) {
     EXPECT_TRUE(world.allocator().retire_stream(own).is_ok());
   });
   EXPECT_EQ(refused.load(), 0);
-  EXPECT_GT(world.allocator().get_stats(0).value().num_alloc_retries, 0);
+  const DeviceStats stats = world.allocator().get_stats(0).value();
+  EXPECT_GT(fit.is_expandable ? stats.stream_waits : stats.num_alloc_retries, 0);
   world.finish();
 }
 
@@ -295,7 +321,9 @@ INSTANTIATE_TEST_SUITE_P(Stress, NoFalseOomTest,
                                          Fit{"DeviceRecorded", false, true, false},
                                          Fit{"DeviceEmptied", false, true, true},
                                          Fit{"Limit", true, false, false},
-                                         Fit{"LimitRecorded", true, true, true}),
+                                         Fit{"LimitRecorded", true, true, true},
+                                         Fit{"Expandable", false, true, true, true},
+                                         Fit{"ExpandableLimit", true, true, false, true}),
                          [](const auto& tested) { return tested.param.name; });
 
 // --- Threads that come and go ------------------------------------------------------------------

@@ -16,9 +16,8 @@ sim::SimOptions make_options(Bytes physical_bytes) {
 
 }  // namespace
 
-World::World(Bytes physical_bytes, int shared_streams)
-    : sim_(make_options(physical_bytes)),
-      allocator_(Allocator::create(driver_, Config{}).value()) {
+World::World(Bytes physical_bytes, int shared_streams, const Config& config)
+    : sim_(make_options(physical_bytes)), allocator_(Allocator::create(driver_, config).value()) {
   for (int i = 0; i < shared_streams; ++i)
     shared_streams_.push_back(sim_.create_stream(0, sim::StreamKind::kNonBlocking));
 }
@@ -100,6 +99,9 @@ void World::finish() {
   const SimDriver::Holdings holdings = sim_.get_holdings(0);
   EXPECT_EQ(holdings.physical_bytes, 0u);
   EXPECT_EQ(holdings.events, 0u);
+  EXPECT_EQ(holdings.extents, 0u);
+  EXPECT_EQ(holdings.mappings, 0u);
+  EXPECT_EQ(holdings.reservations, 0u);
   for (const sim::Hazard& hazard : sim_.get_hazards())
     ADD_FAILURE() << hazard.text;
   for (const sim::Misuse& misuse : sim_.get_misuses())

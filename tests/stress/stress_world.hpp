@@ -30,7 +30,7 @@ struct Held {
 
 class World {
  public:
-  explicit World(Bytes physical_bytes, int shared_streams = 3);
+  explicit World(Bytes physical_bytes, int shared_streams = 3, const Config& config = {});
 
   SimDriver& sim() { return sim_; }
   HookedDriver& driver() { return driver_; }
