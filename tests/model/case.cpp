@@ -68,6 +68,9 @@ const char* get_name(Mutant mutant) {
                                            "kSameCapture",
                                            "kPendingCaptured",
                                            "kUnseenReplay",
+                                           "kDroppedWait",
+                                           "kFreshFence",
+                                           "kMoveUnmapsOld",
                                            "kSuddenDeath"};
   return kNames[static_cast<int>(mutant)];
 }

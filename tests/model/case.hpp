@@ -22,6 +22,9 @@ enum class Mutant {
   kSameCapture,          // the driver: all captures have one number
   kPendingCaptured,      // the driver: of streams that a capture's request asks for, all seem done
   kUnseenReplay,         // the user captures anew before the pool's launches were seen done
+  kDroppedWait,          // the driver: streams do not wait for events
+  kFreshFence,           // the driver: the event recorded last seems to have passed
+  kMoveUnmapsOld,        // the driver: an extent mapped anew is no longer where it was
   kSuddenDeath,          // the process ends when a block that other streams used is freed
 };
 

@@ -4,6 +4,7 @@
 // shrinks to a few that fail in the same way. The control has no hazard.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <ostream>
 
 #include "tests/model/generator.hpp"
@@ -25,7 +26,9 @@ bool is_of_graphs(Mutant mutant) {
          mutant == Mutant::kPendingCaptured || mutant == Mutant::kUnseenReplay;
 }
 
-Case make_case(std::uint64_t seed, Mutant mutant) {
+enum class Segments { kAny, kExpandable };
+
+Case make_case(std::uint64_t seed, Mutant mutant, Segments segments = Segments::kAny) {
   Entropy entropy(seed);
   const Repertoire repertoire =
       is_of_graphs(mutant) ? Repertoire::kGraphs : Repertoire::kBlocksOnly;
@@ -33,15 +36,19 @@ Case make_case(std::uint64_t seed, Mutant mutant) {
   made.options.made_streams = 3;  // several streams, or there is nothing to get wrong
   made.options.device_count = 1;  // the stream on which a mutant records is the first device's
   made.options.mutant = mutant;
+  if (segments == Segments::kExpandable) {
+    made.options.expandable = true;
+    made.options.physical_bytes = std::min(made.options.physical_bytes, 256_MiB);
+  }
   return made;
 }
 
 // The first case of a seed that fails; of five at most, or sixty with graphs. Not every case shows
 // every mutant: in some there is so much memory that nothing is used again in time.
-Case find_failing(std::uint64_t seed, Mutant mutant) {
+Case find_failing(std::uint64_t seed, Mutant mutant, Segments segments = Segments::kAny) {
   const std::uint64_t most_cases = is_of_graphs(mutant) ? 60 : 5;
   for (std::uint64_t i = 0; i < most_cases; ++i) {
-    const Case made = make_case(seed * 1000 + i, mutant);
+    const Case made = make_case(seed * 1000 + i, mutant, segments);
     if (!run_isolated(made).has_passed()) return made;
   }
   return {};
@@ -63,10 +70,29 @@ INSTANTIATE_TEST_SUITE_P(Planted, MutantTest,
                                          Mutant::kSameCapture, Mutant::kPendingCaptured,
                                          Mutant::kUnseenReplay));
 
+// Extents that move, and what passes between streams: faults that plain segments do not know, and
+// such as they have, too.
+class ExpandableMutantTest : public testing::TestWithParam<Mutant> {};
+
+TEST_P(ExpandableMutantTest, IsCaughtForEverySeed) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    const Case failing = find_failing(seed, GetParam(), Segments::kExpandable);
+    const Outcome outcome = run_isolated(failing);
+    EXPECT_EQ(get_kind(outcome.failure), "hazard") << "seed " << seed << " " << outcome.failure;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Planted, ExpandableMutantTest,
+                         testing::Values(Mutant::kDroppedWait, Mutant::kFreshFence,
+                                         Mutant::kMoveUnmapsOld, Mutant::kLostFence,
+                                         Mutant::kRecordElsewhere, Mutant::kUnseenCapture));
+
 TEST(MutantControlTest, HasNoHazardForAnySeed) {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-    const Outcome outcome = run_isolated(make_case(seed, Mutant::kNone));
-    EXPECT_TRUE(outcome.has_passed()) << "seed " << seed << " " << outcome.failure;
+    for (const Segments segments : {Segments::kAny, Segments::kExpandable}) {
+      const Outcome outcome = run_isolated(make_case(seed, Mutant::kNone, segments));
+      EXPECT_TRUE(outcome.has_passed()) << "seed " << seed << " " << outcome.failure;
+    }
   }
 }
 

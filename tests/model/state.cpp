@@ -21,7 +21,12 @@ sim::SimOptions make_sim_options(const CaseOptions& options) {
 Lie get_lie(Mutant mutant) {
   switch (mutant) {
     case Mutant::kPendingCaptured:
+    case Mutant::kFreshFence:
       return Lie::kFreshQueryPassed;
+    case Mutant::kDroppedWait:
+      return Lie::kWaitDropped;
+    case Mutant::kMoveUnmapsOld:
+      return Lie::kMoveUnmapsOld;
     case Mutant::kLostFence:
       return Lie::kQueryAlwaysPassed;
     case Mutant::kDroppedRecord:

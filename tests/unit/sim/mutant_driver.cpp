@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/sim/mutant_driver.hpp"
 
+#include <algorithm>
+
 namespace quarry {
 
 std::string_view get_name(Lie lie) {
@@ -21,6 +23,8 @@ std::string_view get_name(Lie lie) {
       return "synchronize_dropped";
     case Lie::kGraphGoneAtOnce:
       return "graph_gone_at_once";
+    case Lie::kMoveUnmapsOld:
+      return "move_unmaps_old";
     case Lie::kNeverCapturing:
       return "never_capturing";
     case Lie::kSameCapture:
@@ -57,6 +61,28 @@ DriverCode MutantDriver::query_event(EventHandle event) noexcept {
 DriverCode MutantDriver::synchronize_event(EventHandle event) noexcept {
   if (lies(Lie::kSynchronizeDropped)) return DriverCode::kSuccess;
   return next().synchronize_event(event);
+}
+
+DriverCode MutantDriver::map(Address address, Bytes bytes, ExtentHandle extent) noexcept {
+  if (lie_ != Lie::kMoveUnmapsOld) return next().map(address, bytes, extent);
+  const std::lock_guard lock(mappings_mutex_);
+  const auto old = std::find_if(mappings_.begin(), mappings_.end(),
+                                [extent](const auto& entry) { return entry.second == extent; });
+  if (old != mappings_.end() && lies(Lie::kMoveUnmapsOld)) {
+    static_cast<void>(next().unmap(old->first, bytes));
+    gone_[old->first] = bytes;
+    mappings_.erase(old);
+  }
+  const DriverCode code = next().map(address, bytes, extent);
+  if (code == DriverCode::kSuccess) mappings_[address] = extent;
+  return code;
+}
+
+DriverCode MutantDriver::unmap(Address address, Bytes bytes) noexcept {
+  const std::lock_guard lock(mappings_mutex_);
+  if (gone_.erase(address) > 0) return DriverCode::kSuccess;
+  mappings_.erase(address);
+  return next().unmap(address, bytes);
 }
 
 DriverCode MutantDriver::wait_event(StreamRef stream, EventHandle event) noexcept {

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <atomic>
+#include <map>
+#include <mutex>
 #include <string_view>
 
 #include "tests/support/forwarding_driver.hpp"
@@ -21,6 +23,7 @@ enum class Lie {
   kWaitDropped,         // wait_event does nothing
   kSynchronizeDropped,  // synchronize_event does not wait
   kGraphGoneAtOnce,     // call_when_graph_is_gone calls before it returns
+  kMoveUnmapsOld,       // map unmaps what the extent was mapped to before
   kNeverCapturing,      // get_capture_info says that no stream captures
   kSameCapture,         // get_capture_info gives every capture the same number
 };
@@ -41,6 +44,8 @@ class MutantDriver final : public test::ForwardingDriver {
   DriverCode record_context_event(EventHandle event, DeviceId device) noexcept override;
   DriverCode query_event(EventHandle event) noexcept override;
   DriverCode synchronize_event(EventHandle event) noexcept override;
+  DriverCode map(Address address, Bytes bytes, ExtentHandle extent) noexcept override;
+  DriverCode unmap(Address address, Bytes bytes) noexcept override;
   DriverCode wait_event(StreamRef stream, EventHandle event) noexcept override;
   DriverCode call_when_graph_is_gone(StreamRef stream, GraphGoneCallback callback,
                                      void* user) noexcept override;
@@ -54,6 +59,10 @@ class MutantDriver final : public test::ForwardingDriver {
   const StreamRef idle_stream_;
   std::atomic<std::uint64_t> lie_count_{0};
   std::atomic<bool> is_lying_{true};
+  // For kMoveUnmapsOld.
+  std::mutex mappings_mutex_;
+  std::map<Address, ExtentHandle> mappings_;
+  std::map<Address, Bytes> gone_;  // unmapped already, which the caller has yet to ask for
   std::atomic<EventHandle> recorded_last_{EventHandle::kNull};
 };
 
