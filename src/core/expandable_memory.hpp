@@ -56,7 +56,10 @@ class ExpandableMemory {
   DriverCode release_idle(const std::vector<Segment*>& segments);
   // Whether the driver may be keeping extents that are nobody's, which release_idle then tries to
   // give back again.
-  bool may_have_unreleased() const { return is_moving_ || !unreleased_.empty(); }
+  bool may_have_unreleased() const {
+    assume_locked();
+    return is_moving_ || !unreleased_.empty();
+  }
   // Of a pool that nobody holds any more: the addresses, where nothing is mapped.
   void drop_unused_ranges(MemPool& pool);
   // At the very end: everything of the segment goes back, whoever uses it.
