@@ -19,6 +19,13 @@ constexpr std::size_t kUnmapsAtATime = 16;
 // Up to this much reserved, streams overlap rather than save memory (case C95).
 constexpr Bytes kNobodyWaits = 32_MiB;
 
+// So that what happens does not depend on where records lie.
+struct BySerial {
+  bool operator()(const Stream* one, const Stream* other) const {
+    return one->serial < other->serial;
+  }
+};
+
 }  // namespace
 
 Result<Block*> ExpandableMemory::grow(const Request& request) {
@@ -29,7 +36,7 @@ Result<Block*> ExpandableMemory::grow(const Request& request) {
   cover_free_memory();
   device_.settle_everything();
   if (Block* block = device_.find_fitting(request)) return block;
-  if (ranges_.empty()) first_growth_ns_ = device_.driver_.read_clock_ns();
+  if (moves_ == 0 && ranges_.empty()) first_growth_ns_ = device_.driver_.read_clock_ns();
   device_.take_all_counts();
   if (!find_place(request, {}).has_value() && !make_range(request, request.needed_bytes)) {
     note_no_addresses();
@@ -153,7 +160,7 @@ Block* ExpandableMemory::take_ordered_pending(const Request& request) {
 Block* ExpandableMemory::take_pending_of_others(const Request& request) {
   Stream& self = *request.stream;
   std::map<Block*, std::uint32_t> waits;
-  std::set<Stream*> earlier;
+  std::set<Stream*, BySerial> earlier;
   device_.fences_.for_each([&](const Fence& fence) {
     for (Block* block : fence.waiters) {
       const Segment& segment = *block->segment;
@@ -171,7 +178,7 @@ Block* ExpandableMemory::take_pending_of_others(const Request& request) {
     const auto is_taken = [&taken](Block* block) { return taken.contains(block); };
     if (std::ranges::any_of(fence.waiters, is_taken)) earlier.insert(fence.stream);
   });
-  std::set<Stream*> owners;
+  std::set<Stream*, BySerial> owners;
   for (const Block* block : taken)
     owners.insert(block->owner);
   for (Stream* owner : owners)
