@@ -19,7 +19,7 @@ namespace {
 
 // The time that a sweep takes grows with their square.
 #if defined(__SANITIZE_ADDRESS__)
-constexpr std::size_t kOperations = 1200;
+constexpr std::size_t kOperations = 600;
 #else
 constexpr std::size_t kOperations = 2000;
 #endif
