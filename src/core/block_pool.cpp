@@ -41,8 +41,8 @@ void BlockPool::remove(Block& block) noexcept {
 Block* BlockPool::find_at_least(const Stream& stream, Bytes size) const noexcept {
   const StreamIndex* index = find_index(stream);
   if (index == nullptr) return nullptr;
-  const Bytes rounded = round_up(size, FreeBins::kStep);
-  if (rounded <= binned_max_) {
+  if (size <= binned_max_) {
+    const Bytes rounded = round_up(size, FreeBins::kStep);
     if (Block* block = index->bins.find_at_least(rounded)) return block;
   }
   if (Block* block = index->by_address.find_first(size)) return block;

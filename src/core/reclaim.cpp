@@ -233,7 +233,8 @@ void DeviceAllocator::collect_garbage() {
 }
 
 // Under a split limit: gives back the oversize blocks of this stream that make room. True if that
-// was enough to try again.
+// was enough to try again. A limit that another thread lifts during the wait leaves nothing to
+// choose.
 bool DeviceAllocator::release_oversize(const Request& request) {
   if (expandable_->serves(*request.pool)) return false;
   if (config_.max_split_bytes == kUnlimited || request.pool->options.no_recycle) return false;

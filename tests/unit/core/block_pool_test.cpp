@@ -51,6 +51,14 @@ TEST_F(BlockPoolTest, EverySizeIsFoundExactlyFromItselfDown) {
   }
 }
 
+// What a request for the oversize blocks asks for when the split limit was lifted meanwhile.
+TEST_F(BlockPoolTest, ASizeThatCannotBeRoundedUpFindsNothing) {
+  insert(512, one_);
+  insert(10_GiB, one_);
+  EXPECT_EQ(pool_.find_at_least(one_, kUnlimited), nullptr);
+  EXPECT_EQ(pool_.find_at_least(one_, kUnlimited - 510), nullptr);
+}
+
 TEST_F(BlockPoolTest, TheSmallestThatFitsIsFoundAcrossThePagesAndTheTree) {
   Block& half = insert(512_KiB, one_);
   Block& one_mib = insert(1_MiB, one_);
