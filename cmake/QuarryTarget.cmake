@@ -38,3 +38,13 @@ function(quarry_layer name)
   target_include_directories(${name} PUBLIC
     "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include")
 endfunction()
+
+# quarry_tool_code(TARGET...): code beside the library, whose speed no test needs: optimised as
+# QUARRY_OPTIMISE_TOOLS says, and never under a sanitizer.
+function(quarry_tool_code)
+  if(QUARRY_SANITIZE OR NOT QUARRY_OPTIMISE_TOOLS)
+    foreach(target ${ARGN})
+      target_compile_options(${target} PRIVATE -O0)
+    endforeach()
+  endif()
+endfunction()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds Quarry and runs all CPU tests. Usage: bash tests/run.sh [PRESET...]; default: dev.
-# Presets: dev, release, asan, tsan (see CMakePresets.json). Installs nothing: the README says how.
+# Presets: dev, release, ci, asan, tsan (CMakePresets.json). Installs nothing: see the README.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
