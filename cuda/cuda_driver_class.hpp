@@ -36,6 +36,7 @@ class CudaDriver final : public Driver {
   DriverCode unmap(Address address, Bytes bytes) noexcept override;
   DriverCode set_access(Address address, Bytes bytes,
                         std::span<const DeviceId> devices) noexcept override;
+  DriverCode revoke_access(Address address, Bytes bytes, DeviceId device) noexcept override;
 
   DriverResult<EventHandle> create_event(DeviceId device) noexcept override;
   DriverCode destroy_event(EventHandle event) noexcept override;

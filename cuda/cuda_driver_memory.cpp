@@ -69,4 +69,10 @@ DriverCode CudaDriver::set_access(Address address, Bytes bytes,
   return to_code(entries_.mem_set_access(address, bytes, access.data(), access.size()));
 }
 
+DriverCode CudaDriver::revoke_access(Address address, Bytes bytes, DeviceId device) noexcept {
+  const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {device}},
+                               CU_MEM_ACCESS_FLAGS_PROT_NONE};
+  return to_code(entries_.mem_set_access(address, bytes, &access, 1));
+}
+
 }  // namespace quarry::cuda

@@ -58,9 +58,11 @@ class Driver {
   virtual DriverCode map(Address address, Bytes bytes, ExtentHandle extent) noexcept = 0;
   // Whole mappings only. Does NOT wait for kernels: the caller knows that nothing uses the range.
   virtual DriverCode unmap(Address address, Bytes bytes) noexcept = 0;
-  // Whole mappings only. Read and write for each of `devices`.
+  // Whole mappings only. Read and write for each of `devices`; what others may do stays.
   virtual DriverCode set_access(Address address, Bytes bytes,
                                 std::span<const DeviceId> devices) noexcept = 0;
+  // Whole mappings only. No access for `device` any more.
+  virtual DriverCode revoke_access(Address address, Bytes bytes, DeviceId device) noexcept = 0;
 
   // --- Events (timing disabled) ----------------------------------------------------------------
   virtual DriverResult<EventHandle> create_event(DeviceId device) noexcept = 0;

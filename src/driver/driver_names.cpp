@@ -56,6 +56,7 @@ std::string_view get_name(DriverEntry entry) {
     case DriverEntry::kMap: return "map";
     case DriverEntry::kUnmap: return "unmap";
     case DriverEntry::kSetAccess: return "set_access";
+    case DriverEntry::kRevokeAccess: return "revoke_access";
     case DriverEntry::kCreateEvent: return "create_event";
     case DriverEntry::kDestroyEvent: return "destroy_event";
     case DriverEntry::kRecordEvent: return "record_event";

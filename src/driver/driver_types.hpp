@@ -129,6 +129,7 @@ enum class DriverEntry : int {
   kMap,
   kUnmap,
   kSetAccess,
+  kRevokeAccess,
   kCreateEvent,
   kDestroyEvent,
   kRecordEvent,

@@ -90,6 +90,7 @@ std::uint64_t calculate_cost_ns(DriverEntry entry, const CallSize& size) {
       return interpolate(kMap, size.bytes);
     case DriverEntry::kUnmap:
       return per_mapping_ns(kUnmap, size);
+    case DriverEntry::kRevokeAccess:  // not measured: as the other
     case DriverEntry::kSetAccess:
       return per_mapping_ns(kSetAccess, size);
     case DriverEntry::kCreateEvent:

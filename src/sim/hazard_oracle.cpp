@@ -75,6 +75,7 @@ void HazardOracle::note_unmap(Address address, const Mapping& mapping, PhysicalI
   MemoryUse unmapping;
   unmapping.range = range;
   unmapping.time_ns = clock_.now_ns();
+  check_registrations(range);
   const auto check = [&](const std::vector<Use>& uses, LifetimeId id, MemoryRange used) {
     for (const Use& use : uses) {
       if (use.is_handover || timelines_.host_saw(use.timeline, use.sequence)) continue;
@@ -105,6 +106,7 @@ void HazardOracle::note_plain_free(PhysicalId physical, MemoryRange range) {
   MemoryUse freeing;
   freeing.range = range;
   freeing.time_ns = clock_.now_ns();
+  check_registrations(range);
   drop_history(physical, [&](LifetimeSlot slot) {
     const Lifetime& lifetime = lifetimes_[slot];
     if (lifetime.is_live) {
@@ -117,6 +119,27 @@ void HazardOracle::note_plain_free(PhysicalId physical, MemoryRange range) {
              freeing);
     }
   });
+}
+
+bool HazardOracle::add_registration(RegistrationId id, MemoryRange range) {
+  if (!memory_.translate(range, pieces_)) return false;
+  registrations_.emplace(id, range);
+  return true;
+}
+
+// The memory behind these addresses goes.
+void HazardOracle::check_registrations(MemoryRange leaving) {
+  for (const auto& [id, range] : registrations_) {
+    const bool is_apart = range.address >= leaving.address + leaving.bytes ||
+                          leaving.address >= range.address + range.bytes;
+    if (is_apart) continue;
+    MemoryUse registered;
+    registered.range = range;
+    MemoryUse by;
+    by.range = leaving;
+    by.time_ns = clock_.now_ns();
+    report(HazardKind::kRegisteredMemory, registered, by);
+  }
 }
 
 void HazardOracle::note_physical_free(PhysicalId physical) {

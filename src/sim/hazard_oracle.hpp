@@ -49,6 +49,10 @@ class HazardOracle {
   // The physical memory is gone, with no question asked.
   void note_physical_free(PhysicalId physical);
 
+  // False, with nothing done, if a part of the range has no memory.
+  bool add_registration(RegistrationId id, MemoryRange range);
+  void drop_registration(RegistrationId id) { registrations_.erase(id); }
+
   std::uint64_t hazard_count() const noexcept { return hazard_count_; }
   const std::vector<Hazard>& hazards() const noexcept { return hazards_; }
   void clear_hazards();
@@ -101,6 +105,7 @@ class HazardOracle {
   template <class Visit>
   void for_each_span(const PhysicalPiece& piece, Visit visit);
 
+  void check_registrations(MemoryRange leaving);
   MemoryUse describe_use(const Use& use, LifetimeId lifetime, MemoryRange range) const;
   MemoryUse describe_lifetime(LifetimeSlot slot) const;
   void report(HazardKind kind, const MemoryUse& earlier, const MemoryUse& later);
@@ -113,6 +118,7 @@ class HazardOracle {
   std::unordered_map<PhysicalId, PhysicalHistory> histories_;
   // By a mapping's first address: uses through it by lifetimes that are replaced since.
   std::unordered_map<Address, std::vector<Use>> mapping_uses_;
+  std::unordered_map<RegistrationId, MemoryRange> registrations_;
   std::vector<PhysicalPiece> pieces_;  // scratch of one call
   std::vector<Hazard> hazards_;
   std::uint64_t hazard_count_ = 0;

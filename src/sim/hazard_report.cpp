@@ -36,6 +36,8 @@ std::string_view get_name(HazardKind kind) {
       return "used after its lifetime";
     case HazardKind::kGraphMemory:
       return "a graph uses memory that is now another's";
+    case HazardKind::kRegisteredMemory:
+      return "unmapped or freed while registered";
   }
   return "unknown hazard";
 }

@@ -81,4 +81,12 @@ SimDriver::Holdings SimDriver::get_holdings(DeviceId device) const {
   return holdings;
 }
 
+std::optional<ExtentKind> SimDriver::find_extent_kind(Address address) const {
+  MutexLock lock(state_->mutex);
+  const Address begin = state_->memory.find_mapping(address);
+  if (begin == 0) return std::nullopt;
+  const sim::VirtualMemory& mapped = state_->memory.virtual_memory();
+  return mapped.extent(mapped.mappings().at(begin)).kind;
+}
+
 }  // namespace quarry

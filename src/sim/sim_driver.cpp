@@ -196,4 +196,17 @@ DriverCode SimDriver::set_access(Address address, Bytes bytes,
   return code;
 }
 
+DriverCode SimDriver::revoke_access(Address address, Bytes bytes, DeviceId device) noexcept {
+  MutexLock lock(state_->mutex);
+  const DriverEntry entry = DriverEntry::kRevokeAccess;
+  if (const DriverCode code = state_->enter(entry, bytes); code != DriverCode::kSuccess) {
+    return code;
+  }
+  std::uint64_t count = 0;
+  const DriverCode code =
+      state_->memory.virtual_memory().revoke_access(address, bytes, device, count);
+  state_->charge(entry, {.bytes = bytes, .count = count});
+  return code;
+}
+
 }  // namespace quarry

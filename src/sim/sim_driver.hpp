@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -42,6 +43,7 @@ class SimDriver final : public Driver {
   DriverCode unmap(Address address, Bytes bytes) noexcept override;
   DriverCode set_access(Address address, Bytes bytes,
                         std::span<const DeviceId> devices) noexcept override;
+  DriverCode revoke_access(Address address, Bytes bytes, DeviceId device) noexcept override;
   DriverResult<EventHandle> create_event(DeviceId device) noexcept override;
   DriverCode destroy_event(EventHandle event) noexcept override;
   DriverCode record_event(EventHandle event, StreamRef stream) noexcept override;
@@ -118,6 +120,10 @@ class SimDriver final : public Driver {
   // says.
   void use(sim::LifetimeId lifetime, StreamRef stream);
   void use(sim::MemoryRange range, StreamRef stream);
+  // Something that is no work of a stream (a network card) uses the memory by its address, until
+  // it is told to stop: meanwhile the memory there must stay what it is. kNone if there is none.
+  sim::RegistrationId register_memory(sim::MemoryRange range);
+  void deregister_memory(sim::RegistrationId registration);
   std::uint64_t hazard_count() const;
   // The first 1,000.
   std::vector<sim::Hazard> get_hazards() const;
@@ -151,6 +157,8 @@ class SimDriver final : public Driver {
   };
   // Memory of the device; reservations are those of all devices.
   Holdings get_holdings(DeviceId device) const;
+  // Of the extent that is mapped at the address; none if none is.
+  std::optional<ExtentKind> find_extent_kind(Address address) const;
 
  private:
   std::unique_ptr<SimState> state_;

@@ -47,6 +47,7 @@ struct SimState {
   sim::HazardOracle oracle QUARRY_GUARDED_BY(mutex);
   sim::FaultPlan faults QUARRY_GUARDED_BY(mutex);
   sim::CallLedger ledger QUARRY_GUARDED_BY(mutex);
+  std::uint64_t last_registration QUARRY_GUARDED_BY(mutex) = 0;
   std::vector<sim::Misuse> misuses QUARRY_GUARDED_BY(mutex);
   std::vector<Thread> threads QUARRY_GUARDED_BY(mutex);         // by ThreadId
   std::vector<sim::PhysicalId> freed QUARRY_GUARDED_BY(mutex);  // scratch of one call

@@ -25,6 +25,7 @@ struct SimOptions {
   bool has_context_events = true;
   bool has_rdma = true;
   bool has_fd_handles = true;
+  bool has_fabric_handles = false;
   // Track the use of physical bytes and report hazards. Off: no cost.
   bool oracle = true;
   // Driver calls take their modelled time of the virtual clock, too (they are counted always).
@@ -68,6 +69,8 @@ struct MemoryRange {
 
 // Memory in the hands of a user, from the moment that it was handed out until it is given back.
 enum class LifetimeId : std::uint64_t { kNone = 0 };
+// Memory that something outside of all streams (a network card) uses by its address.
+enum class RegistrationId : std::uint64_t { kNone = 0 };
 // What a capture made. kNone: the capture was lost.
 enum class GraphId : std::uint64_t { kNone = 0 };
 
@@ -90,6 +93,7 @@ enum class HazardKind {
   kFreedWhileLive,    // plain memory freed while somebody holds it
   kUseAfterEnd,       // work submitted on a lifetime that has ended: the user's fault
   kGraphMemory,       // a graph was launched that uses memory which is now another's
+  kRegisteredMemory,  // unmapped or freed while it was registered by its address
 };
 std::string_view get_name(HazardKind kind);
 

@@ -234,6 +234,18 @@ void SimDriver::use(MemoryRange range, StreamRef stream) {
   static_cast<void>(submit_work(stream, {}, range));
 }
 
+sim::RegistrationId SimDriver::register_memory(MemoryRange range) {
+  if (!state_->options.oracle) return sim::RegistrationId::kNone;
+  MutexLock lock(state_->mutex);
+  const auto id = static_cast<sim::RegistrationId>(++state_->last_registration);
+  return state_->oracle.add_registration(id, range) ? id : sim::RegistrationId::kNone;
+}
+
+void SimDriver::deregister_memory(sim::RegistrationId registration) {
+  MutexLock lock(state_->mutex);
+  state_->oracle.drop_registration(registration);
+}
+
 std::uint64_t SimDriver::hazard_count() const {
   MutexLock lock(state_->mutex);
   return state_->oracle.hazard_count();

@@ -37,7 +37,9 @@ DriverResult<ExtentHandle> VirtualMemory::create(DeviceId device, Bytes bytes, E
   using HandleType = ExtentKind::HandleType;
   if (options_.extent_granularity == 0) return DriverCode::kNotSupported;
   if (bytes == 0 || !is_granular(bytes)) return DriverCode::kInvalidValue;
-  if (kind.handle_type == HandleType::kFabric) return DriverCode::kNotPermitted;
+  if (kind.handle_type == HandleType::kFabric && !options_.has_fabric_handles) {
+    return DriverCode::kNotPermitted;
+  }
   if (kind.handle_type == HandleType::kFileDescriptor && !options_.has_fd_handles) {
     return DriverCode::kNotSupported;
   }
@@ -108,6 +110,20 @@ DriverCode VirtualMemory::set_access(Address address, Bytes bytes,
   auto mapping = mappings_.find(address);
   for (; mapping != mappings_.end() && mapping->first < address + bytes; ++mapping) {
     mapping->second.access_mask |= mask;
+    ++mapping_count;
+  }
+  return DriverCode::kSuccess;
+}
+
+DriverCode VirtualMemory::revoke_access(Address address, Bytes bytes, DeviceId device,
+                                        std::uint64_t& mapping_count) {
+  if (const DriverCode code = check_whole_mappings(address, bytes); code != DriverCode::kSuccess) {
+    return code;
+  }
+  if (device < 0 || device >= options_.device_count) return DriverCode::kInvalidDevice;
+  auto mapping = mappings_.find(address);
+  for (; mapping != mappings_.end() && mapping->first < address + bytes; ++mapping) {
+    mapping->second.access_mask &= ~(std::uint64_t{1} << device);
     ++mapping_count;
   }
   return DriverCode::kSuccess;

@@ -55,6 +55,8 @@ class VirtualMemory {
   // Counts the mappings that the range has.
   DriverCode set_access(Address address, Bytes bytes, std::span<const DeviceId> devices,
                         std::uint64_t& mapping_count);
+  DriverCode revoke_access(Address address, Bytes bytes, DeviceId device,
+                           std::uint64_t& mapping_count);
 
   // Unmaps and releases all extents of the device.
   void reset_device(DeviceId device, std::vector<PhysicalId>& freed);

@@ -82,6 +82,10 @@ DriverCode CountingDriver::set_access(Address address, Bytes bytes,
                                       std::span<const DeviceId> devices) noexcept {
   return count([&] { return driver_->set_access(address, bytes, devices); });
 }
+
+DriverCode CountingDriver::revoke_access(Address address, Bytes bytes, DeviceId device) noexcept {
+  return count([&] { return driver_->revoke_access(address, bytes, device); });
+}
 DriverCode CountingDriver::record_event(EventHandle event, StreamRef stream) noexcept {
   return count([&] { return driver_->record_event(event, stream); });
 }

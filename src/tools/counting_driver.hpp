@@ -43,6 +43,7 @@ class CountingDriver final : public Driver {
   DriverCode unmap(Address address, Bytes bytes) noexcept override;
   DriverCode set_access(Address address, Bytes bytes,
                         std::span<const DeviceId> devices) noexcept override;
+  DriverCode revoke_access(Address address, Bytes bytes, DeviceId device) noexcept override;
   DriverResult<EventHandle> create_event(DeviceId device) noexcept override;
   DriverCode destroy_event(EventHandle event) noexcept override;
   DriverCode record_event(EventHandle event, StreamRef stream) noexcept override;

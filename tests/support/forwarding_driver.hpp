@@ -58,6 +58,10 @@ class ForwardingDriver : public Driver {
     return pass(DriverEntry::kSetAccess,
                 [&] { return next_.set_access(address, bytes, devices); });
   }
+  DriverCode revoke_access(Address address, Bytes bytes, DeviceId device) noexcept override {
+    return pass(DriverEntry::kRevokeAccess,
+                [&] { return next_.revoke_access(address, bytes, device); });
+  }
   DriverResult<EventHandle> create_event(DeviceId device) noexcept override {
     return pass(DriverEntry::kCreateEvent, [&] { return next_.create_event(device); });
   }

@@ -134,6 +134,14 @@ TEST_F(VirtualMemoryContractTest, UnmapAndSetAccessOfAPartAreInvalid) {
   EXPECT_EQ(driver_.set_access(base_, granule_, kHere), DriverCode::kInvalidValue);
   EXPECT_EQ(driver_.set_access(base_ + granule_, 3 * granule_, kHere), DriverCode::kInvalidValue);
   EXPECT_EQ(driver_.unmap(base_, granule_), DriverCode::kInvalidValue);
+  EXPECT_EQ(driver_.revoke_access(base_, granule_, 0), DriverCode::kInvalidValue);
+  EXPECT_EQ(driver_.set_access(base_, 4 * granule_, kHere), DriverCode::kSuccess);
+}
+
+TEST_F(VirtualMemoryContractTest, AccessThatIsTakenAwayMayBeGivenAgain) {
+  map(base_, 4 * granule_, create(4 * granule_));
+  EXPECT_EQ(driver_.set_access(base_, 4 * granule_, kHere), DriverCode::kSuccess);
+  EXPECT_EQ(driver_.revoke_access(base_, 4 * granule_, 0), DriverCode::kSuccess);
   EXPECT_EQ(driver_.set_access(base_, 4 * granule_, kHere), DriverCode::kSuccess);
 }
 

@@ -329,6 +329,41 @@ TEST_F(HazardOracleTest, ARawUseOfMemoryThatNobodyWasGivenCounts) {
   expect_only(HazardKind::kUnordered);
 }
 
+TEST_F(HazardOracleTest, APeerReachesMappedMemoryOnlyWhileItHasAccess) {
+  const std::array<DeviceId, 1> peer{1};
+  const StreamRef there = sim_.create_stream(1, sim::StreamKind::kNonBlocking);
+  const Address base = map(sim_.reserve_addresses(2_MiB, 0).value,
+                           sim_.create_extent(0, 2_MiB, {}).value);
+  const LifetimeId id = sim_.begin_lifetime(0, base, 512, a_);
+  EXPECT_EQ(sim_.set_access(base, 2_MiB, peer), DriverCode::kSuccess);
+  sim_.use(id, there);
+  sim_.use(id, a_);
+  expect_clean();
+  EXPECT_EQ(sim_.revoke_access(base, 2_MiB, 1), DriverCode::kSuccess);
+  sim_.use(id, a_);
+  expect_clean();
+  sim_.use(id, there);
+  expect_only(HazardKind::kAccessUnmapped);
+}
+
+TEST_F(HazardOracleTest, RegisteredMemoryStaysWhatItIs) {
+  const Address base = map(sim_.reserve_addresses(4_MiB, 0).value,
+                           sim_.create_extent(0, 2_MiB, {}).value);
+  EXPECT_EQ(sim_.register_memory({base, 4_MiB}), sim::RegistrationId::kNone) << "a hole";
+  const auto mapped = sim_.register_memory({base + 4096, 512});
+  const auto plain = sim_.register_memory({memory_, 512});
+  EXPECT_NE(mapped, sim::RegistrationId::kNone);
+  EXPECT_EQ(sim_.unmap(base, 2_MiB), DriverCode::kSuccess);
+  expect_only(HazardKind::kRegisteredMemory);
+  EXPECT_EQ(sim_.free(0, memory_), DriverCode::kSuccess);
+  expect_only(HazardKind::kRegisteredMemory);
+  sim_.deregister_memory(mapped);
+  sim_.deregister_memory(plain);
+  map(base, sim_.create_extent(0, 2_MiB, {}).value);
+  EXPECT_EQ(sim_.unmap(base, 2_MiB), DriverCode::kSuccess);
+  expect_clean();
+}
+
 TEST_F(HazardOracleTest, WorkOnALifetimeThatHasEndedIsTheUsersFault) {
   const LifetimeId id = hand_out(memory_, 512, a_);
   sim_.end_lifetime(id);

@@ -92,6 +92,11 @@ std::vector<std::function<DriverCode(SimDriver&)>> make_one_call_of_each_entry()
         static_cast<void>(sim.map(address, 2_MiB, extent(sim)));
         return sim.set_access(address, 2_MiB, devices);
       },
+      [extent](SimDriver& sim) {
+        const Address address = sim.reserve_addresses(2_MiB, 0).value;
+        static_cast<void>(sim.map(address, 2_MiB, extent(sim)));
+        return sim.revoke_access(address, 2_MiB, 0);
+      },
       [](SimDriver& sim) { return sim.create_event(0).code; },
       [](SimDriver& sim) { return sim.destroy_event(sim.create_event(0).value); },
       [stream](SimDriver& sim) { return sim.record_event(sim.create_event(0).value, stream); },
