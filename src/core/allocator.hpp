@@ -91,6 +91,18 @@ class Allocator {
   // included; not counted, since nothing was freed.
   Status record_stream(Address address, StreamHandle stream) noexcept;
 
+  // From now on work of `device` may use the memory of `peer`, which is another one: what is there
+  // and what will be. kDriverError, with nothing changed, if the driver refuses; kBusy in a driver
+  // callback. Success if it could already. Ordering the work of two devices is the user's affair.
+  Status enable_peer_access(DeviceId device, DeviceId peer) noexcept;
+
+  // [address, address + bytes), inside one block that a user holds, keeps its physical memory at
+  // its addresses until it is unpinned as often as it was pinned, by this same range; a free of
+  // the block does not change that. kInvalidPointer if it is not so; kInvalidArgument for 0 bytes,
+  // and from unpin for a range that is not pinned. Neither waits for the device.
+  Status pin(Address address, Bytes bytes) noexcept;
+  Status unpin(Address address, Bytes bytes) noexcept;
+
   // `stream` will be destroyed. Records one event; does not wait. Memory cached for the stream
   // becomes usable by all streams when its work is done; the handle may come back as a new stream.
   // kBusy while the stream captures.

@@ -34,6 +34,7 @@
 #include "core/gone_graphs.hpp"
 #include "core/mem_pool.hpp"
 #include "core/object_pool.hpp"
+#include "core/pins.hpp"
 #include "core/pointer_map.hpp"
 #include "core/pool_checkpoint.hpp"
 #include "core/pool_options.hpp"
@@ -79,6 +80,9 @@ class DeviceAllocator {
   // Counts a sized free that named another size, and says so.
   Status fail_size_mismatch(Bytes expected_bytes, Bytes requested_bytes) QUARRY_EXCLUDES(mutex_);
   Status record_stream(Address address, StreamHandle stream) noexcept QUARRY_EXCLUDES(mutex_);
+  Status let_in_peer(DeviceId peer) noexcept QUARRY_EXCLUDES(mutex_);
+  Status pin(Address address, Bytes bytes) noexcept QUARRY_EXCLUDES(mutex_);
+  Status unpin(Address address, Bytes bytes) noexcept QUARRY_EXCLUDES(mutex_);
   Status retire_stream(StreamHandle stream) noexcept QUARRY_EXCLUDES(mutex_);
   void retire_thread_streams() noexcept QUARRY_EXCLUDES(mutex_);
   Status empty_cache() noexcept QUARRY_EXCLUDES(mutex_);
@@ -305,6 +309,11 @@ class DeviceAllocator {
   Bytes calculate_allowed_bytes() const QUARRY_REQUIRES(mutex_);
   bool has_limit() const QUARRY_REQUIRES(mutex_);
   Segment* find_segment(Address address) const QUARRY_REQUIRES(mutex_);
+  const Block* find_held(Address inside) const QUARRY_REQUIRES(mutex_);
+
+  // --- pinning.cpp ---
+  void change_pins(const PinnedRange& range, int change) QUARRY_REQUIRES(mutex_);
+  void validate_pins() QUARRY_REQUIRES(mutex_);
 
   // --- validate.cpp ---
   struct Sums;
@@ -354,6 +363,7 @@ class DeviceAllocator {
   std::vector<Block*> queued_frees_ QUARRY_GUARDED_BY(mutex_);
   // Frees that are still to come of blocks which a restore has taken from their holders.
   std::map<Address, int> stale_claims_ QUARRY_GUARDED_BY(mutex_);
+  Pins pins_ QUARRY_GUARDED_BY(mutex_);
   // Scratch of collect_fences and the like, kept for its capacity.
   std::vector<Block*> done_ QUARRY_GUARDED_BY(mutex_);
   std::vector<Stream*> drained_ QUARRY_GUARDED_BY(mutex_);

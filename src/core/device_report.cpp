@@ -173,17 +173,28 @@ Segment* DeviceAllocator::find_segment(Address address) const {
   return address - segment->address < segment->size ? segment : nullptr;
 }
 
+// The block of a user that the address lies in; null if there is none.
+const Block* DeviceAllocator::find_held(Address inside) const {
+  const PointerMap::Found found = pointer_map_.find(inside);  // most addresses are a block's first
+  const Block* block = found.device == device_ ? found.block : nullptr;
+  if (block == nullptr) {
+    const Segment* const segment = find_segment(inside);
+    if (segment == nullptr) return nullptr;
+    block = segment->first;
+    while (inside >= block->end())
+      block = block->next;
+  }
+  if (block->state() != BlockState::kAllocated) return nullptr;
+  return block->is_held.load(std::memory_order_relaxed) ? block : nullptr;
+}
+
 std::optional<BlockInfo> DeviceAllocator::find_block(Address address) const {
   MutexLock lock(mutex_);
-  const Segment* const segment = find_segment(address);
-  if (segment == nullptr) return std::nullopt;
-  const Block* block = segment->first;
-  while (address >= block->end())
-    block = block->next;
-  if (block->state() != BlockState::kAllocated) return std::nullopt;
-  if (!block->is_held.load(std::memory_order_relaxed)) return std::nullopt;
-  return BlockInfo{block->address,   block->size,   block->requested_bytes,
-                   segment->address, segment->size, segment->is_expandable(),
+  const Block* const block = find_held(address);
+  if (block == nullptr) return std::nullopt;
+  const Segment& segment = *block->segment;
+  return BlockInfo{block->address,   block->size,  block->requested_bytes,
+                   segment.address,  segment.size, segment.is_expandable(),
                    block->owner->ref};
 }
 

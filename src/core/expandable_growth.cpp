@@ -208,12 +208,12 @@ Result<Block*> ExpandableMemory::carry_out(Growth& growth, const Request& reques
     device_.growing_bytes_ += created;
     request.pool->growing_bytes += created;
     is_moving_ = true;
-    code = device_.run_unlocked([&] {
+    code = device_.run_unlocked([&, terms = ExtentTerms{device_.device_, access_}] {
       Driver& driver = device_.driver_;
       CaptureModeBracket bracket(driver);
       static_cast<void>(unmap_departures(driver, left, unreleased_));
       static_cast<void>(release_departures(driver, growth.departures, unreleased_));
-      const DriverCode mapped = map_arrivals(driver, device_.device_, growth, unreleased_);
+      const DriverCode mapped = map_arrivals(driver, terms, growth, unreleased_);
       if (mapped == DriverCode::kSuccess) {
         static_cast<void>(unmap_departures(driver, growth.departures, unreleased_));
       }

@@ -21,7 +21,7 @@ Bytes calculate_range_size(Bytes device_bytes, bool is_private, StatFamily famil
 }  // namespace
 
 ExpandableMemory::ExpandableMemory(DeviceAllocator& device) noexcept
-    : device_(device), drain_(device.driver_, device.device_) {}
+    : device_(device), drain_(device.driver_, device.device_), access_{device.device_} {}
 ExpandableMemory::~ExpandableMemory() = default;
 
 bool ExpandableMemory::serves(const MemPool& pool) const {

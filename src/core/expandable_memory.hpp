@@ -11,6 +11,7 @@
 //     when the last use there has passed: work may still run on them.
 //   - reserved_bytes counts each extent once, wherever and however often it is mapped.
 //   - A growth happens whole or not at all.
+//   - What is pinned neither moves nor goes back: its addresses keep their memory.
 //
 // Everything is called with the device's mutex held. Driver calls that change mappings are made
 // with it released, by one thread at a time; what they concern is retiring meanwhile.
@@ -44,6 +45,10 @@ class ExpandableMemory {
   // Memory for a request that missed: free neighbours joined, extents made or moved; a plain
   // segment if the driver has no more addresses. Null if the limit or the driver has no room.
   Result<Block*> grow(const Request& request);
+
+  // From now on the peer may use what is mapped, and will be; and plain memory. All of it or, with
+  // the driver's code, none.
+  DriverCode let_in(DeviceId peer);
 
   // Only free neighbours, joined; null if there are none that suffice. Lets go of nothing.
   Block* join(const Request& request);
@@ -101,6 +106,9 @@ class ExpandableMemory {
   Room calculate_room(const Request& request) const QUARRY_REQUIRES(device_.mutex_);
   void wait_until_nobody_moves() QUARRY_REQUIRES(device_.mutex_);
   static bool has_passed(const Block& block);
+
+  // --- extent_access.cpp: who may use it ---
+  std::vector<MappedRun> list_mapped() const QUARRY_REQUIRES(device_.mutex_);
 
   // --- extent_release.cpp: giving extents and addresses back ---
   static void list_idle(const Segment& segment, std::vector<Departure>& idle);
@@ -161,6 +169,8 @@ class ExpandableMemory {
   // Of the thread that moves memory, meanwhile without the mutex.
   UnreleasedExtents unreleased_;
   DeviceDrain drain_;
+  // The devices that may use the memory: this one, and peers.
+  std::vector<DeviceId> access_ QUARRY_GUARDED_BY(device_.mutex_);
   // Allocated, the highest seen at a miss that was served.
   Bytes peak_bytes_ QUARRY_GUARDED_BY(device_.mutex_) = 0;
   bool is_moving_ QUARRY_GUARDED_BY(device_.mutex_) = false;

@@ -6,6 +6,8 @@
 // of a hole is mapped. What is retiring is in the driver's hands: it may be mapped or not.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 
 #include "core/block.hpp"
@@ -19,6 +21,7 @@ namespace quarry {
 struct Extent {
   ExtentHandle handle = ExtentHandle::kNull;
   Bytes size = 0;
+  std::uint32_t pins = 0;  // pinned ranges that lie on it, in part at least: above 0 it stays
 };
 
 struct ExtentRange {
@@ -27,6 +30,16 @@ struct ExtentRange {
   // Blocks whose addresses an extent has left: unmapped when their fence has passed, or by a
   // growth or release that is under way.
   std::size_t leaving = 0;
+
+  // Calls visit(Address, Extent&) for those that [begin, end) touches, by address.
+  template <class Visit>
+  void for_each_extent(Address begin, Address end, Visit visit) {
+    auto at = extents.upper_bound(begin);
+    if (at != extents.begin()) --at;
+    for (; at != extents.end() && at->first < end; ++at) {
+      if (at->first + at->second.size > begin) visit(at->first, at->second);
+    }
+  }
 };
 
 }  // namespace quarry

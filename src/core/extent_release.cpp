@@ -76,8 +76,8 @@ void ExpandableMemory::return_left_addresses(std::vector<Departure>& left) {
   }
 }
 
-// Appends the extents of the segment that lie in free blocks which nobody may need: what a capture
-// was given stays as long as its pool is held.
+// Appends the extents of the segment that lie in free blocks which nobody may need: what is pinned
+// stays, and what a capture was given as long as its pool is held.
 void ExpandableMemory::list_idle(const Segment& segment, std::vector<Departure>& idle) {
   if (segment.holds > 0) return;
   const bool is_held = !segment.pool->is_default() && segment.pool->use_count > 0;
@@ -91,7 +91,7 @@ void ExpandableMemory::list_idle(const Segment& segment, std::vector<Departure>&
     const Block* last = block;
     while (is_idle(*last) && last->end() < address + extent.size)
       last = last->next;
-    if (!is_idle(*last)) continue;
+    if (!is_idle(*last) || extent.pins > 0) continue;
     Departure& departure = idle.emplace_back();
     departure.in = block;
     departure.address = address;

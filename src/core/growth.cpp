@@ -7,13 +7,13 @@ namespace quarry {
 namespace {
 
 // Of neighbours, one call.
-DriverCode grant_access(Driver& driver, DeviceId device, const std::vector<Arrival>& arrivals) {
+DriverCode grant_access(Driver& driver, const std::vector<DeviceId>& devices,
+                        const std::vector<Arrival>& arrivals) {
   for (auto first = arrivals.begin(); first != arrivals.end();) {
     Address end = first->address;
     auto last = first;
     for (; last != arrivals.end() && last->address == end; ++last)
       end += last->extent.size;
-    const DeviceId devices[] = {device};
     const DriverCode code = driver.set_access(first->address, end - first->address, devices);
     if (code != DriverCode::kSuccess) return code;
     first = last;
@@ -66,16 +66,16 @@ Bytes Growth::get_created_bytes() const {
   return bytes;
 }
 
-DriverCode map_arrivals(Driver& driver, DeviceId device, Growth& growth,
+DriverCode map_arrivals(Driver& driver, const ExtentTerms& terms, Growth& growth,
                         UnreleasedExtents& unreleased) {
   std::vector<Arrival>& arrivals = growth.arrivals;
   for (std::size_t i = 0; i < arrivals.size(); ++i) {
-    const DriverCode code = map_one(driver, device, arrivals[i], unreleased);
+    const DriverCode code = map_one(driver, terms.device, arrivals[i], unreleased);
     if (code == DriverCode::kSuccess) continue;
     undo(driver, std::span(arrivals).first(i), unreleased);
     return code;
   }
-  const DriverCode code = grant_access(driver, device, arrivals);
+  const DriverCode code = grant_access(driver, terms.access, arrivals);
   if (code != DriverCode::kSuccess) undo(driver, arrivals, unreleased);
   return code;
 }

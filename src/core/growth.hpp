@@ -46,6 +46,12 @@ struct Arrival {
   bool is_stuck = false;  // of a growth that failed: the driver refused to unmap it again
 };
 
+// Addresses that have memory everywhere, in whole extents.
+struct MappedRun {
+  Address address = 0;
+  Bytes size = 0;
+};
+
 struct Piece {
   Block* block = nullptr;  // retiring
   bool was_hole = false;
@@ -67,9 +73,15 @@ struct Growth {
 // Extents that are nobody's any more and that the driver refused to release: to be tried again.
 using UnreleasedExtents = std::vector<ExtentHandle>;
 
+// What memory that is mapped must be.
+struct ExtentTerms {
+  DeviceId device = 0;           // where it is
+  std::vector<DeviceId> access;  // who may use it: the device itself, and peers
+};
+
 // Makes and maps what arrives; or leaves everything as it was, but for what is stuck, and says
 // why. Waits for nobody.
-DriverCode map_arrivals(Driver& driver, DeviceId device, Growth& growth,
+DriverCode map_arrivals(Driver& driver, const ExtentTerms& terms, Growth& growth,
                         UnreleasedExtents& unreleased);
 
 // Unmaps and releases what is to be released and has passed: before anything is made in its place.

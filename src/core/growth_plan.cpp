@@ -261,6 +261,7 @@ void ExpandableMemory::list_departures(const Growth& growth, const Request& requ
     const auto& extents = segment.range->extents;
     for (auto at = extents.lower_bound(block.address);
          at != extents.end() && at->first < block.end(); ++at) {
+      if (at->second.pins > 0) continue;
       Candidate candidate;
       candidate.departure.in = &block;
       candidate.departure.address = at->first;

@@ -47,6 +47,8 @@ struct alignas(64) Segment {
   // still to come of a block that a restore has taken from its holder: if another segment had the
   // address by then, that would free somebody else's block.
   std::uint32_t holds = 0;
+  // Of a plain one: pinned ranges that lie in it. Extents of expandable ones have their own.
+  std::uint32_t pins = 0;
 
   bool is_expandable() const noexcept { return range != nullptr; }
   // Where its free blocks are.
@@ -56,7 +58,7 @@ struct alignas(64) Segment {
   }
   // Nothing in it is in use, now or by its address: it may go back to the driver, which waits for
   // the device's work.
-  bool is_vacant() const noexcept { return active_blocks == 0 && holds == 0; }
+  bool is_vacant() const noexcept { return active_blocks == 0 && holds == 0 && pins == 0; }
 };
 
 // Changes of inactive_split within one operation, which count as one: a split that replaces

@@ -46,6 +46,7 @@ void DeviceAllocator::validate() {
   validate_pools(sums);
   validate_fences(sums);
   validate_stats(sums);
+  validate_pins();
   routing_.clear(RoutingReason::kValidating);
 }
 

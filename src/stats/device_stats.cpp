@@ -53,6 +53,7 @@ constexpr ScalarMember kGauges[] = {
     {"cached_bytes", &DeviceStats::cached_bytes},
     {"parked_bytes", &DeviceStats::parked_bytes},
     {"idle_bytes", &DeviceStats::idle_bytes},
+    {"pinned_bytes", &DeviceStats::pinned_bytes},
     {"fences_outstanding", &DeviceStats::fences_outstanding},
 };
 

@@ -72,6 +72,7 @@ struct DeviceStats {
   std::int64_t cached_bytes = 0;        // free blocks, over all streams
   std::int64_t parked_bytes = 0;        // freed blocks in the magazines of threads
   std::int64_t idle_bytes = 0;          // of those, usable by any stream
+  std::int64_t pinned_bytes = 0;        // plain segments and extents that pins keep in place
   std::int64_t fences_outstanding = 0;  // events recorded and not yet seen passed
   std::int64_t fences_failed = 0;       // fence queries that the driver answered with an error
   std::int64_t invalid_frees = 0;       // frees of unknown pointers and double frees
