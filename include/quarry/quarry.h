@@ -243,6 +243,7 @@ typedef struct quarry_stats {
   int64_t num_device_alloc;  // driver allocations that succeeded
   int64_t num_device_free;
   int64_t invalid_frees;
+  int64_t pinned_bytes;  // kept in place by quarry_pin, whole allocations and extents
 } quarry_stats;
 
 // Fills the fields that stats->struct_size covers. Fields that this library does not know, because

@@ -239,5 +239,6 @@ inline std::string get_conf() {
 }  // namespace cpp or cpp_per_thread
 }  // namespace quarry
 
-// Private pools, over what is above.
+// Private pools and memory that others use too, over what is above.
 #include "quarry/quarry_pool.hpp"
+#include "quarry/quarry_sharing.hpp"

@@ -33,6 +33,7 @@ quarry_stats summarize(const DeviceStats& from) {
   to.num_device_alloc = from.num_device_alloc;
   to.num_device_free = from.num_device_free;
   to.invalid_frees = from.invalid_frees;
+  to.pinned_bytes = from.pinned_bytes;
   return to;
 }
 

@@ -59,6 +59,8 @@ PassThrough::~PassThrough() {
   if (is_forked_.load(std::memory_order_relaxed)) return;
   for (const Allocation& allocation : queued_)
     static_cast<void>(free_in_driver(allocation));
+  for (const Allocation& allocation : kept_)
+    static_cast<void>(free_in_driver(allocation));
   for (const auto& [address, allocation] : held_)
     static_cast<void>(free_in_driver(allocation));
 }
@@ -218,8 +220,15 @@ Status PassThrough::free_on_stream(Address address, StreamHandle) noexcept {
   return free(address);
 }
 
-// Gives the memory to the driver, or queues it where that must not be now.
+// Gives the memory to the driver, or keeps it where that must not be now.
 Status PassThrough::release(const Allocation& allocation) {
+  {
+    MutexLock lock(mutex_);
+    if (is_pinned(allocation)) {
+      kept_.push_back(allocation);
+      return {};
+    }
+  }
   if (is_driver_callback_thread() || !free_gate_.enter()) {
     MutexLock lock(mutex_);
     queued_.push_back(allocation);

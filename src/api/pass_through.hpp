@@ -19,6 +19,7 @@
 #include "core/callbacks.hpp"
 #include "core/config.hpp"
 #include "core/free_gate.hpp"
+#include "core/pins.hpp"
 #include "driver/driver.hpp"
 #include "stats/device_stats.hpp"
 
@@ -40,6 +41,9 @@ class PassThrough {
   // The driver's free waits for all streams, so that these two have nothing to order.
   Status free_on_stream(Address address, StreamHandle stream) noexcept;
   Status record_stream(Address address, StreamHandle stream) noexcept;
+  Status enable_peer_access(DeviceId device, DeviceId peer) noexcept;
+  Status pin(Address address, Bytes bytes) noexcept;
+  Status unpin(Address address, Bytes bytes) noexcept;
   Status retire_stream(StreamRef stream) noexcept;
   void retire_thread_streams() noexcept {}
   std::size_t end_thread_pools() noexcept { return 0; }
@@ -96,6 +100,8 @@ class PassThrough {
   // Where the free gate was entered, or does not matter any more.
   Status free_in_driver(const Allocation& allocation);
   void release_queued();
+  bool is_pinned(const Allocation& allocation) const QUARRY_REQUIRES(mutex_);
+  std::int64_t calculate_pinned_bytes(DeviceId device) const QUARRY_REQUIRES(mutex_);
   Bytes calculate_allowed_bytes(DeviceId device) const QUARRY_REQUIRES(mutex_);
 
   Driver& driver_;
@@ -109,6 +115,8 @@ class PassThrough {
   std::vector<Device> devices_ QUARRY_GUARDED_BY(mutex_);  // by DeviceId; the length is fixed
   std::map<Address, Allocation> held_ QUARRY_GUARDED_BY(mutex_);
   std::vector<Allocation> queued_ QUARRY_GUARDED_BY(mutex_);  // freed by users, not by the driver
+  std::vector<Allocation> kept_ QUARRY_GUARDED_BY(mutex_);    // likewise, because pinned
+  Pins pins_ QUARRY_GUARDED_BY(mutex_);
 };
 
 }  // namespace quarry

@@ -61,6 +61,7 @@ Result<DeviceStats> PassThrough::get_stats(DeviceId device) {
   }
   MutexLock lock(mutex_);
   DeviceStats stats = at(device).stats;
+  stats.pinned_bytes = calculate_pinned_bytes(device);
   stats.allocator_slack = stats.allocated_bytes.all.current - stats.requested_bytes.all.current;
   if (info.is_ok()) {
     const auto used = static_cast<std::int64_t>(info.value.total_bytes - info.value.free_bytes);

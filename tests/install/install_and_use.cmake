@@ -34,6 +34,8 @@ set(expected
   "${INCLUDEDIR}/quarry/quarry.hpp"
   "${INCLUDEDIR}/quarry/quarry_pool.h"
   "${INCLUDEDIR}/quarry/quarry_pool.hpp"
+  "${INCLUDEDIR}/quarry/quarry_sharing.h"
+  "${INCLUDEDIR}/quarry/quarry_sharing.hpp"
   "${INCLUDEDIR}/quarry/quarry_torch.h"
   "${LIBDIR}/libquarry.a"
   "${LIBDIR}/libquarry.so"
