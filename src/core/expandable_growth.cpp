@@ -36,7 +36,7 @@ Result<Block*> ExpandableMemory::grow(const Request& request) {
   cover_free_memory();
   device_.settle_everything();
   if (Block* block = device_.find_fitting(request)) return block;
-  if (moves_ == 0 && ranges_.empty()) first_growth_ns_ = device_.driver_.read_clock_ns();
+  if (!std::exchange(has_grown_, true)) moving_time_.begin(device_.driver_.read_clock_ns());
   device_.take_all_counts();
   if (!find_place(request, {}).has_value() && !make_range(request, request.needed_bytes)) {
     note_no_addresses();
@@ -224,7 +224,11 @@ Result<Block*> ExpandableMemory::carry_out(Growth& growth, const Request& reques
     request.pool->growing_bytes -= created;
   }
   return_left_addresses(left);
-  if (code == DriverCode::kSuccess) return &settle(growth, request);
+  if (code == DriverCode::kSuccess) {
+    Block& block = settle(growth, request);
+    note_cost();
+    return &block;
+  }
   roll_back(growth);
   if (code == DriverCode::kOutOfMemory) return nullptr;
   return Status(StatusCode::kDriverError,
@@ -268,7 +272,7 @@ Block& ExpandableMemory::settle(Growth& growth, const Request& request) {
       count_release(*departure.block->segment);
     } else {
       ++device_.stats_.extents_moved;
-      ++moves_;
+      moving_time_.add_move();
     }
     start_leaving(departure);
   }

@@ -3,6 +3,7 @@
 #include "core/expandable_memory.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.hpp"
@@ -77,6 +78,23 @@ void ExpandableMemory::note_no_addresses() {
   if (std::exchange(has_noted_no_addresses_, true)) return;
   device_.note("event=no_addresses device=" + std::to_string(device_.device_) +
                " effect=\"plain segments are used where expandable ones have no room\"");
+}
+
+// Once moves have become dear.
+void ExpandableMemory::note_cost() {
+  constexpr std::int64_t kMany = 1000;
+  const std::int64_t moves = device_.stats_.extents_moved;
+  if (has_noted_cost_ || moves < kMany) return;
+  const double share = moving_time_.calculate_share(device_.driver_.read_clock_ns());
+  if (share <= kMovingShare) return;
+  has_noted_cost_ = true;
+  const double slack = device_.config_.reserve_slack;
+  const auto to_percent = [](double part) { return std::to_string(std::lround(part * 100)); };
+  device_.note("event=recycling_cost device=" + std::to_string(device_.device_) +
+               " extents_moved=" + std::to_string(moves) + " time_percent=" + to_percent(share) +
+               " effect=\"up to " + to_percent(slack + kMostMoreSlack) + " instead of " +
+               to_percent(slack) + " % is reserved beyond what is used\"" +
+               " advice=\"a larger reserve_slack spares moves\"");
 }
 
 // The ranges of a released pool, once nothing is in them; where the driver may not be called, when
@@ -206,17 +224,10 @@ Bytes ExpandableMemory::calculate_peak(const Request& request) const {
   return std::max(peak_bytes_, told + request.block_bytes);
 }
 
-// The part of the time since the first growth that went into moving extents: map, set access and
-// unmap take that long, whatever the size (docs/driver-facts.md).
-double ExpandableMemory::calculate_moving_share() const {
-  constexpr double kNsOfAMove = 55'000;
-  const std::uint64_t passed_ns = device_.driver_.read_clock_ns() - first_growth_ns_;
-  return static_cast<double>(moves_) * kNsOfAMove / std::max(1.0, static_cast<double>(passed_ns));
-}
-
 // What may still be reserved before idle extents move instead.
 Bytes ExpandableMemory::calculate_left(const Request& request) const {
-  const double slack = calculate_slack(device_.config_.reserve_slack, calculate_moving_share());
+  const double share = moving_time_.calculate_share(device_.driver_.read_clock_ns());
+  const double slack = calculate_slack(device_.config_.reserve_slack, share);
   const Bytes budget = calculate_budget(calculate_peak(request), slack);
   const Bytes taken =
       static_cast<Bytes>(device_.stats_.reserved_bytes.all.current) + device_.growing_bytes_;

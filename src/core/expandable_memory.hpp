@@ -96,7 +96,7 @@ class ExpandableMemory {
   void make_hole(Block& retiring) QUARRY_REQUIRES(device_.mutex_);
   void count_reserved(Segment& segment, std::int64_t bytes) QUARRY_REQUIRES(device_.mutex_);
   Bytes calculate_peak(const Request& request) const QUARRY_REQUIRES(device_.mutex_);
-  double calculate_moving_share() const QUARRY_REQUIRES(device_.mutex_);
+  void note_cost() QUARRY_REQUIRES(device_.mutex_);
   Bytes calculate_left(const Request& request) const QUARRY_REQUIRES(device_.mutex_);
   struct Room {
     Bytes of_device = 0;
@@ -175,8 +175,10 @@ class ExpandableMemory {
   Bytes peak_bytes_ QUARRY_GUARDED_BY(device_.mutex_) = 0;
   bool is_moving_ QUARRY_GUARDED_BY(device_.mutex_) = false;
   bool has_noted_no_addresses_ QUARRY_GUARDED_BY(device_.mutex_) = false;
-  std::uint64_t moves_ = 0;            // of extents, ever
-  std::uint64_t first_growth_ns_ = 0;  // on the driver's clock
+  bool has_noted_cost_ QUARRY_GUARDED_BY(device_.mutex_) = false;
+  bool has_grown_ QUARRY_GUARDED_BY(device_.mutex_) = false;
+  // Looking at the time forgets what is long past.
+  mutable MovingTime moving_time_ QUARRY_GUARDED_BY(device_.mutex_);
 };
 
 }  // namespace quarry

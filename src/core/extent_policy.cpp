@@ -66,10 +66,19 @@ void DecayedPeak::add(Bytes size, Bytes allocated) {
   peak_ = std::max(peak_, allocated);
 }
 
+double MovingTime::calculate_share(std::uint64_t now_ns) {
+  constexpr std::uint64_t kMinuteNs = 60'000'000'000;
+  constexpr double kNsOfAMove = 55'000;  // map, set access, unmap: docs/driver-facts.md
+  while (now_ns - begin_ns_ > kMinuteNs) {
+    begin_ns_ += (now_ns - begin_ns_) / 2;
+    moves_ /= 2;
+  }
+  const auto passed_ns = static_cast<double>(now_ns - begin_ns_);
+  return static_cast<double>(moves_) * kNsOfAMove / std::max(1.0, passed_ns);
+}
+
 double calculate_slack(double slack, double moving_share) {
-  constexpr double kShare = 0.02;      // up to here moves are cheap enough
-  constexpr double kMostMore = 0.028;  // at twice as much
-  return slack + kMostMore * std::clamp(moving_share / kShare - 1, 0.0, 1.0);
+  return slack + kMostMoreSlack * std::clamp(moving_share / kMovingShare - 1, 0.0, 1.0);
 }
 
 Bytes calculate_budget(Bytes peak, double slack) {

@@ -44,7 +44,25 @@ class DecayedPeak {
   Bytes since_ = 0;  // allocated since the last halving
 };
 
-// The slack where moves take `moving_share` of the time: more of them, more slack instead.
+// Which part of the time goes into moving extents, by their number: of the last minute or so.
+class MovingTime {
+ public:
+  // Of the time before nothing counts.
+  void begin(std::uint64_t now_ns) { begin_ns_ = now_ns; }
+  void add_move() { ++moves_; }
+  // At least as late as all calls before.
+  double calculate_share(std::uint64_t now_ns);
+
+ private:
+  std::uint64_t begin_ns_ = 0;
+  std::uint64_t moves_ = 0;
+};
+
+// Up to this part of the time moves are cheap enough.
+inline constexpr double kMovingShare = 0.02;
+// The slack where moves take `moving_share` of the time: more of them, more slack instead, by up
+// to kMostMoreSlack.
+inline constexpr double kMostMoreSlack = 0.028;
 double calculate_slack(double slack, double moving_share);
 
 // What may be reserved before idle extents are taken instead: (1 + slack) x peak.

@@ -3,6 +3,7 @@
 // recycle, cross_stream_reuse and reserve_slack say (docs/tuning.md). The oracle watches all of
 // it.
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "tests/support/scenario.hpp"
@@ -31,6 +32,22 @@ class ExtentMovesTest : public testing::Test {
     s_.sim().reset_call_counts();
     return freed;
   }
+  // All is freed, cut into pieces, and moved together again, `pause_us` apart. The log.
+  std::string move_often(std::uint64_t pause_us) {
+    testing::internal::CaptureStderr();
+    for (int round = 0; round < 80; ++round) {
+      std::vector<Address> blocks;
+      for (int i = 0; i < 16; ++i)
+        blocks.push_back(s_.malloc(4_MiB, s1_));
+      for (std::size_t i = 0; i < blocks.size(); i += 2)
+        s_.free(blocks[i]);
+      s_.free(s_.malloc(32_MiB, s1_));
+      for (std::size_t i = 1; i < blocks.size(); i += 2)
+        s_.free(blocks[i]);
+      s_.sim().advance_by_us(pause_us);
+    }
+    return testing::internal::GetCapturedStderr();
+  }
   void expect_no_host_wait() {
     EXPECT_EQ(s_.calls(DriverEntry::kSynchronizeEvent), 0u);
     EXPECT_EQ(s_.calls(DriverEntry::kFree), 0u);
@@ -50,6 +67,22 @@ class ExtentMovesTest : public testing::Test {
   Scenario s_;
   StreamHandle s1_{}, s2_{};
 };
+
+// --- what it costs ---
+
+TEST_F(ExtentMovesTest, DearMovesAreLoggedOnce) {
+  const std::string log = move_often(0);
+  EXPECT_GT(moved(), 1000);
+  const std::size_t first = log.find("event=recycling_cost device=0 extents_moved=10");
+  ASSERT_NE(first, std::string::npos) << log;
+  EXPECT_NE(log.find("up to 3 instead of 0 % is reserved"), std::string::npos) << log;
+  EXPECT_EQ(log.find("event=recycling_cost", first + 1), std::string::npos) << log;
+}
+
+TEST_F(ExtentMovesTest, CheapMovesAreNotWorthALine) {
+  EXPECT_EQ(move_often(1'000'000), "");
+  EXPECT_GT(moved(), 1000);
+}
 
 // --- a stream's own memory ---
 

@@ -74,6 +74,21 @@ TEST(ExtentPolicyTest, TheSlackGrowsWithMovesToABoundAndNotBefore) {
   EXPECT_EQ(calculate_slack(0.02, 1), calculate_slack(0.02, 0.04));
 }
 
+TEST(ExtentPolicyTest, TheTimeOfMovesIsThatOfTheLastMinute) {
+  constexpr std::uint64_t kSecond = 1'000'000'000;
+  MovingTime time;
+  time.begin(5 * kSecond);
+  for (int i = 0; i < 1000; ++i)
+    time.add_move();
+  EXPECT_NEAR(time.calculate_share(6 * kSecond), 0.055, 1e-9);
+  EXPECT_NEAR(time.calculate_share(65 * kSecond), 0.055 / 60, 1e-9);
+  // A day of quiet counts for no more than a minute does.
+  EXPECT_EQ(time.calculate_share(86'400 * kSecond), 0.0);
+  for (int i = 0; i < 40'000; ++i)
+    time.add_move();
+  EXPECT_GT(time.calculate_share(86'401 * kSecond), kMovingShare);
+}
+
 TEST(ExtentPolicyTest, ARunTooShortHasNoPlace) {
   EXPECT_FALSE(find_place({}, 1, PlaceTie::kLowestAddress));
   EXPECT_FALSE(find_place(std::vector<Gap>{{0, 1_MiB, false}}, 2_MiB, PlaceTie::kSmallestRun));
