@@ -63,6 +63,7 @@ const char* get_name(Mutant mutant) {
                                            "kDroppedRecord",
                                            "kRecordElsewhere",
                                            "kDroppedRecordStream",
+                                           "kDroppedPin",
                                            "kWrongStream",
                                            "kUnseenCapture",
                                            "kSameCapture",

@@ -17,6 +17,7 @@ enum class Mutant {
   kDroppedRecord,        // the driver: events are not recorded, and so have passed at once
   kRecordElsewhere,      // the driver: events are recorded on a stream without work
   kDroppedRecordStream,  // the user's work on another stream is not told
+  kDroppedPin,           // what is registered by its address is not told
   kWrongStream,          // the user names another stream than the one that works
   kUnseenCapture,        // the driver: no stream is ever said to capture
   kSameCapture,          // the driver: all captures have one number

@@ -36,6 +36,7 @@ class Generator {
   };
 
   Operation make_block_operation();
+  Operation make_sharing_operation(int slot);
   Operation make_stream_operation();
   Operation make_capture_operation();
   Operation make_setting();
@@ -140,7 +141,8 @@ Operation Generator::make_block_operation() {
     return RecordStream{slot, any_stream(), make_work_ns(),
                         entropy_.chance(10) ? make_caller() : Caller::kMain};
   }
-  if (kind < 60) return Use{slot, make_work_ns()};
+  if (kind < 56) return Use{slot, make_work_ns()};
+  if (kind < 60) return make_sharing_operation(slot);
   if (kind < 62) return FreeAgain{static_cast<int>(entropy_.below(kSlots))};
   if (kind < 63) return FreeInterior{slot, entropy_.below(4_MiB)};
   is_taken_[static_cast<std::size_t>(slot)] = false;
@@ -149,6 +151,17 @@ Operation Generator::make_block_operation() {
   if (kind < 73) return FreeOnStream{slot, any_stream(), make_caller()};
   const Caller own = callers_[static_cast<std::size_t>(slot)];
   return Free{slot, entropy_.chance(60) ? own : make_caller()};
+}
+
+Operation Generator::make_sharing_operation(int slot) {
+  const std::uint64_t kind = entropy_.below(100);
+  if (options_.device_count > 1 && kind < 50) {
+    if (kind < 12) return EnablePeer{any_device(), any_device()};
+    return UseByPeer{slot, any_stream(), make_work_ns()};
+  }
+  if (entropy_.chance(45)) return Unpin{any_stream(), make_caller()};
+  if (entropy_.chance(60)) return Pin{slot, 0, 0, make_caller()};
+  return Pin{slot, entropy_.below(8_MiB), entropy_.below(4_MiB), make_caller()};
 }
 
 Operation Generator::make_stream_operation() {

@@ -40,7 +40,7 @@ void expect_pools_and_graphs(const Tally& tally, std::size_t wanted) {
       {"captured_allocations", tally.captured_allocations, 400},
       {"captured_reuses", tally.captured_reuses, 3000},
       {"captured_inputs", tally.captured_inputs, 1500},
-      {"forked_streams", tally.forked_streams, 1000},
+      {"forked_streams", tally.forked_streams, 1200},
       {"lost_captures", tally.lost_captures, 5000},
       {"freed_after_captures", tally.freed_after_captures, 700},
       {"graphs", tally.graphs, 700},
@@ -76,6 +76,10 @@ TEST_P(ModelTest, NoProgramFindsAFault) {
   EXPECT_GT(tally.parked_blocks, wanted / 250);
   EXPECT_GT(tally.parked_by_others, wanted / 6000);
   EXPECT_GT(tally.ended_threads, wanted / 2000);
+  EXPECT_GT(tally.pins, wanted / 200);
+  EXPECT_GT(tally.peer_uses, wanted / 4000);
+  RecordProperty("pins", std::to_string(tally.pins));
+  RecordProperty("peer_uses", std::to_string(tally.peer_uses));
   expect_pools_and_graphs(tally, wanted);
   RecordProperty("parked_blocks", std::to_string(tally.parked_blocks));
   RecordProperty("parked_by_others", std::to_string(tally.parked_by_others));

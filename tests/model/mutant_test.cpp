@@ -66,9 +66,9 @@ TEST_P(MutantTest, IsCaughtForEverySeed) {
 INSTANTIATE_TEST_SUITE_P(Planted, MutantTest,
                          testing::Values(Mutant::kLostFence, Mutant::kDroppedRecord,
                                          Mutant::kRecordElsewhere, Mutant::kDroppedRecordStream,
-                                         Mutant::kWrongStream, Mutant::kUnseenCapture,
-                                         Mutant::kSameCapture, Mutant::kPendingCaptured,
-                                         Mutant::kUnseenReplay));
+                                         Mutant::kDroppedPin, Mutant::kWrongStream,
+                                         Mutant::kUnseenCapture, Mutant::kSameCapture,
+                                         Mutant::kPendingCaptured, Mutant::kUnseenReplay));
 
 // Extents that move, and what passes between streams: faults that plain segments do not know, and
 // such as they have, too.
@@ -84,8 +84,9 @@ TEST_P(ExpandableMutantTest, IsCaughtForEverySeed) {
 
 INSTANTIATE_TEST_SUITE_P(Planted, ExpandableMutantTest,
                          testing::Values(Mutant::kDroppedWait, Mutant::kFreshFence,
-                                         Mutant::kMoveUnmapsOld, Mutant::kLostFence,
-                                         Mutant::kRecordElsewhere, Mutant::kUnseenCapture));
+                                         Mutant::kMoveUnmapsOld, Mutant::kDroppedPin,
+                                         Mutant::kLostFence, Mutant::kRecordElsewhere,
+                                         Mutant::kUnseenCapture));
 
 TEST(MutantControlTest, HasNoHazardForAnySeed) {
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {

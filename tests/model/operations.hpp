@@ -15,6 +15,7 @@
 #include "sim/sim_types.hpp"
 #include "tests/model/graph_operations.hpp"
 #include "tests/model/operation_fields.hpp"
+#include "tests/model/sharing_operations.hpp"
 
 namespace quarry::model {
 
@@ -297,7 +298,8 @@ using Operation =
                  BeginCapture, EndCapture, EmptyCache, Configure, SetLimit, SetFraction,
                  SetExternal, HoldGate, OfferSlot, ResetStats, Quiesce, RetainPool, ReleasePool,
                  BeginRoute, EndRoute, TrimPool, ChangePool, CaptureInto, OrderCaptured,
-                 UseAsInput, LoseCapture, LaunchGraph, DestroyGraph, HoldPool>;
+                 UseAsInput, LoseCapture, LaunchGraph, DestroyGraph, HoldPool, Pin, Unpin,
+                 EnablePeer, UseByPeer>;
 
 inline void perform(const Operation& operation, State& state) {
   std::visit([&state](const auto& op) { op.perform(state); }, operation);

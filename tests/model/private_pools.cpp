@@ -289,6 +289,7 @@ Bytes PrivatePools::calculate_kept_bytes(int number) {
     const auto info = state_.allocator().find_block(block->address);
     if (info.is_ok()) add_kept_memory(info.value(), kept);
   }
+  state_.sharing().add_kept_of_pool(number, kept);
   Bytes sum = 0;
   for (const auto& [address, bytes] : kept)
     sum += bytes;

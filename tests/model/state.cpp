@@ -299,6 +299,7 @@ Bytes State::calculate_kept_bytes(DeviceId device) {
     const auto info = allocator_->find_block(block->address);
     if (info.is_ok()) add_kept_memory(info.value(), kept);
   }
+  sharing_.add_kept_of_device(device, kept);
   for (const auto& [address, size] : kept)
     bytes += size;
   return bytes;
@@ -357,6 +358,8 @@ void State::finish() {
   for (int slot = 0; slot < kSlots; ++slot)
     Free{slot}.perform(*this);
   release_pools(1);
+  if (sharing_.has_pins()) Quiesce{}.perform(*this);
+  sharing_.unpin_all();
   Quiesce{}.perform(*this);
   check();
   if (has_failed()) return;

@@ -19,6 +19,7 @@
 #include "tests/model/graphs.hpp"
 #include "tests/model/ledger.hpp"
 #include "tests/model/private_pools.hpp"
+#include "tests/model/sharing.hpp"
 #include "tests/model/tally.hpp"
 #include "tests/model/thread_team.hpp"
 #include "tests/unit/sim/mutant_driver.hpp"
@@ -86,6 +87,7 @@ class State {
   Ledger& ledger() { return ledger_; }
   PrivatePools& pools() { return pools_; }
   Graphs& graphs() { return graphs_; }
+  Sharing& sharing() { return sharing_; }
   DeviceLedger& ledger_of(DeviceId device) {
     return ledger_.devices[static_cast<std::size_t>(device)];
   }
@@ -178,6 +180,7 @@ class State {
   Ledger ledger_;
   PrivatePools pools_{*this, options_.device_count};
   Graphs graphs_{*this};
+  Sharing sharing_{*this};
   std::array<std::uint64_t, 3> thread_generations_{};
   std::uint64_t checks_ = 0;
   Address touched_ = 0;

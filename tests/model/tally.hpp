@@ -17,6 +17,8 @@ struct Tally {
   std::uint64_t parked_blocks = 0;
   std::uint64_t parked_by_others = 0;  // than the main thread
   std::uint64_t ended_threads = 0;
+  std::uint64_t pins = 0;
+  std::uint64_t peer_uses = 0;
   // Private pools and graphs.
   std::uint64_t private_allocations = 0;
   std::uint64_t borrowed_blocks = 0;
@@ -46,6 +48,8 @@ struct Tally {
     parked_blocks += other.parked_blocks;
     parked_by_others += other.parked_by_others;
     ended_threads += other.ended_threads;
+    pins += other.pins;
+    peer_uses += other.peer_uses;
     private_allocations += other.private_allocations;
     borrowed_blocks += other.borrowed_blocks;
     refused_segments += other.refused_segments;
