@@ -200,6 +200,25 @@ MaybeError apply_recycle(const ConfigItem& item, Config& config) {
   return check_scalar(item);
 }
 
+MaybeError apply_extent_handle_types(const ConfigItem& item, Config& config) {
+  using HandleType = ExtentKind::HandleType;
+  if (item.value.text == "posix_fd") {
+    config.extent_handle_types = HandleType::kFileDescriptor;
+  } else if (item.value.text == "fabric") {
+    config.extent_handle_types = HandleType::kFabric;
+  } else {
+    config.extent_handle_types = HandleType::kNone;
+    return expect_only(item, "none", {}, {});
+  }
+  return check_scalar(item);
+}
+
+MaybeError apply_rdma(const ConfigItem& item, Config& config) {
+  config.rdma = item.value.text == "auto";
+  if (config.rdma) return check_scalar(item);
+  return expect_only(item, "off", {}, {});
+}
+
 constexpr std::string_view kReservesElsewhere =
     "is not needed: addresses are reserved for the whole device, and more when they are used up";
 
@@ -258,6 +277,12 @@ constexpr ConfigOption kOptions[] = {
     {"reserve_slack", "fraction", "a number in [0, 1]", "0.02",
      "Expandable segments: what may be reserved beyond the highest amount allocated.",
      [](const ConfigItem& i, Config& c) { return read_fraction(i, c.reserve_slack); }},
+    {"extent_handle_types", "word", "none, posix_fd or fabric", "none",
+     "Expandable segments: by which handles other processes may get the memory, where possible.",
+     apply_extent_handle_types},
+    {"rdma", "word", "auto or off", "auto",
+     "Expandable segments: make memory that network cards can use, where the device can.",
+     apply_rdma},
     {"thread_cache", "True or False", "True or False", "True",
      "Serve repeated sizes from magazines of the calling thread, without a lock.",
      [](const ConfigItem& i, Config& c) { return read_bool(i, c.thread_cache); }},

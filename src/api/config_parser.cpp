@@ -192,6 +192,18 @@ std::string_view get_name(Recycle recycle) {
   return "stream";
 }
 
+std::string_view get_name(ExtentKind::HandleType type) {
+  switch (type) {
+    case ExtentKind::HandleType::kFileDescriptor:
+      return "posix_fd";
+    case ExtentKind::HandleType::kFabric:
+      return "fabric";
+    case ExtentKind::HandleType::kNone:
+      break;
+  }
+  return "none";
+}
+
 std::string format_config(const Config& config) {
   const auto write_bool = [](bool value) { return value ? "True" : "False"; };
   const std::string max_split = config.max_split_bytes == kUnlimited
@@ -207,7 +219,8 @@ std::string format_config(const Config& config) {
       "garbage_collection_threshold:{},roundup_power2_divisions:[{}],"
       "per_process_memory_fraction:{},throw_on_cudamalloc_oom:{},upstream_quirks:{},"
       "graph_capture_reclaim:{},graph_capture_record_stream_reuse:{},graph_pools:{},segments:"
-      "{},cross_stream_reuse:{},recycle:{},reserve_slack:{},thread_cache:{}",
+      "{},cross_stream_reuse:{},recycle:{},reserve_slack:{},extent_handle_types:{},rdma:{},"
+      "thread_cache:{}",
       config.large_segment_bytes >> 20, max_split, config.max_non_split_rounding_bytes >> 20,
       config.garbage_collection_threshold, divisions, config.per_process_memory_fraction,
       write_bool(config.throw_on_cudamalloc_oom), write_bool(config.upstream_quirks),
@@ -215,7 +228,8 @@ std::string format_config(const Config& config) {
       write_bool(config.graph_capture_record_stream_reuse),
       config.automatic_graph_pools ? "automatic" : "begin",
       config.expandable_segments ? "expandable" : "plain", get_name(config.cross_stream_reuse),
-      get_name(config.recycle), config.reserve_slack, write_bool(config.thread_cache));
+      get_name(config.recycle), config.reserve_slack, get_name(config.extent_handle_types),
+      config.rdma ? "auto" : "off", write_bool(config.thread_cache));
 }
 
 std::string format_config_help() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/bytes.hpp"
+#include "driver/driver_types.hpp"
 
 namespace quarry {
 
@@ -30,6 +31,10 @@ struct Config {
   Recycle recycle = Recycle::kStream;
   // How much more than the highest amount allocated is reserved before extents move instead.
   double reserve_slack = 0.02;
+  // By which handles memory can be exported to other processes, and whether network cards can use
+  // it, each where the device can. Memory that is there when this changes serves nobody any more.
+  ExtentKind::HandleType extent_handle_types = ExtentKind::HandleType::kNone;
+  bool rdma = true;
   // Segment size of requests between 1 MiB and 10 MiB. Option large_segment_size_mb.
   Bytes large_segment_bytes = 20_MiB;
   // Blocks of this size or more are not split, and serve only requests as large.

@@ -29,6 +29,7 @@ DeviceAllocator::DeviceAllocator(SharedParts shared, DeviceId device,
       expandable_(std::make_unique<ExpandableMemory>(*this)) {
   stock_.set_source(block_source_);
   MutexLock lock(mutex_);
+  expandable_->update_kind();
   update_routing();
 }
 
@@ -338,7 +339,7 @@ Block& DeviceAllocator::coalesce(Block& block, InactiveSplitChange& change) {
     pool_remove(*joined, change);
     absorb_next(*joined, blocks);
   }
-  if (!joined->is_split() && !joined->segment->is_private) {
+  if (!joined->is_split() && joined->segment->may_have_lane()) {
     joined->segment->lane = joined->owner->lane;
   }
   return *joined;

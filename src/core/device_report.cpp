@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "core/device_allocator.hpp"
+#include "core/expandable_memory.hpp"
 #include "core/size_policy.hpp"
 #include "core/thread_state.hpp"
 
@@ -131,6 +132,7 @@ void DeviceAllocator::configure(const Config& config) {
   }
   if (config.max_split_bytes != config_.max_split_bytes) empty_magazines();  // see try_park
   config_ = config;
+  expandable_->update_kind();
   update_routing();
 }
 

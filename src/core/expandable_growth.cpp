@@ -36,19 +36,31 @@ Result<Block*> ExpandableMemory::grow(const Request& request) {
   cover_free_memory();
   device_.settle_everything();
   if (Block* block = device_.find_fitting(request)) return block;
+  if (outdated_ > 0) {
+    release_outdated();
+    wait_until_nobody_moves();
+    if (Block* block = device_.find_fitting(request)) return block;
+  }
   if (!std::exchange(has_grown_, true)) moving_time_.begin(device_.driver_.read_clock_ns());
   device_.take_all_counts();
-  if (!find_place(request, {}).has_value() && !make_range(request, request.needed_bytes)) {
-    note_no_addresses();
-    return device_.grow_plain(request);
-  }
   Result<Block*> found = grow_in_ranges(request);
+  if (found.code() == StatusCode::kNotSupported) {
+    do {
+      found = grow_in_ranges(request);
+    } while (found.code() == StatusCode::kNotSupported);
+    note_kind();
+  }
   // What is refused raises no budget.
   if (found.is_ok() && found.value() != nullptr) peak_bytes_ = calculate_peak(request);
   return found;
 }
 
+// kNotSupported: the driver refused the kind of extents; the next weaker one is to be tried.
 Result<Block*> ExpandableMemory::grow_in_ranges(const Request& request) {
+  if (!find_place(request, {}).has_value() && !make_range(request, request.needed_bytes)) {
+    note_no_addresses();
+    return device_.grow_plain(request);
+  }
   Result<Block*> found = grow_within_budget(request, Means::kNew);
   if (!found.is_ok() || found.value() != nullptr) return found;
   found = grow_after_waiting(request);
@@ -140,7 +152,9 @@ Block* ExpandableMemory::take_ordered_pending(const Request& request) {
   std::vector<Stream*> users;
   device_.fences_.for_each([&](const Fence& fence) {
     const bool is_wanted = std::ranges::any_of(fence.waiters, [&](const Block* block) {
-      return block->owner == request.stream && block->segment->pool == request.pool;
+      const Segment& segment = *block->segment;
+      return block->owner == request.stream && segment.pool == request.pool &&
+             !segment.is_outdated;
     });
     const bool is_new = users.empty() || users.back() != fence.stream;
     if (is_wanted && is_new) users.push_back(fence.stream);
@@ -166,7 +180,7 @@ Block* ExpandableMemory::take_pending_of_others(const Request& request) {
       const Segment& segment = *block->segment;
       const bool is_wanted = block->owner != &self && !block->owner->is_captured &&
                              segment.is_expandable() && segment.pool == request.pool &&
-                             segment.family == request.family;
+                             segment.family == request.family && !segment.is_outdated;
       if (is_wanted && fence.event != EventHandle::kNull) ++waits[block];
     }
   });
@@ -205,10 +219,11 @@ Result<Block*> ExpandableMemory::carry_out(Growth& growth, const Request& reques
   DriverCode code = DriverCode::kSuccess;
   if (!growth.arrivals.empty() || !left.empty()) {
     const Bytes created = growth.get_created_bytes();
+    const ExtentTerms terms{device_.device_, growth.segment->range->kind, access_};
     device_.growing_bytes_ += created;
     request.pool->growing_bytes += created;
     is_moving_ = true;
-    code = device_.run_unlocked([&, terms = ExtentTerms{device_.device_, access_}] {
+    code = device_.run_unlocked([&] {
       Driver& driver = device_.driver_;
       CaptureModeBracket bracket(driver);
       static_cast<void>(unmap_departures(driver, left, unreleased_));
@@ -230,6 +245,10 @@ Result<Block*> ExpandableMemory::carry_out(Growth& growth, const Request& reques
     return &block;
   }
   roll_back(growth);
+  if (growth.is_kind_refused) {
+    refuse_kind(growth.segment->range->kind);
+    return Status(StatusCode::kNotSupported, "the driver refused that kind of extents");
+  }
   if (code == DriverCode::kOutOfMemory) return nullptr;
   return Status(StatusCode::kDriverError,
                 "the driver failed to map " + std::to_string(growth.missing) +
@@ -266,7 +285,7 @@ void ExpandableMemory::claim_departures(std::vector<Departure>& departures) {
 Block& ExpandableMemory::settle(Growth& growth, const Request& request) {
   Segment& segment = *growth.segment;
   Stream& stream = *request.stream;
-  if (segment.range->extents.empty() && !segment.is_private) segment.lane = stream.lane;
+  if (segment.range->extents.empty() && segment.may_have_lane()) segment.lane = stream.lane;
   for (Departure& departure : growth.departures) {
     if (departure.is_released) {
       count_release(*departure.block->segment);

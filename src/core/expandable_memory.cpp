@@ -62,6 +62,7 @@ bool ExpandableMemory::make_range(const Request& request, Bytes least_bytes) {
   segment.stream = request.stream->ref;
   segment.first = &hole;
   segment.range = (ranges_[&segment] = std::make_unique<ExtentRange>()).get();
+  segment.range->kind = kind_;
   device_.segments_by_address_.emplace(segment.address, &segment);
   pool.add(segment);
   hole.address = segment.address;
@@ -97,17 +98,19 @@ void ExpandableMemory::note_cost() {
                " advice=\"a larger reserve_slack spares moves\"");
 }
 
-// The ranges of a released pool, once nothing is in them; where the driver may not be called, when
-// memory is released next.
+// Outdated ranges and those of a released pool, once nothing is in them; where the driver may not
+// be called, when memory is released next.
 void ExpandableMemory::drop_range_if_unused(Segment& segment) {
   const MemPool& pool = *segment.pool;
-  if (pool.is_default() || pool.use_count > 0 || !segment.is_vacant()) return;
+  const bool is_wanted = !segment.is_outdated && (pool.is_default() || pool.use_count > 0);
+  if (is_wanted || !segment.is_vacant()) return;
   if (!segment.range->extents.empty() || segment.range->leaving > 0) return;
   // All of them may be claimed by a growth that is under way.
   const bool is_hole = segment.first->state() == BlockState::kUnmapped;
   if (!is_hole || segment.first->size != segment.size || is_driver_callback_thread()) return;
   if (device_.driver_.free_addresses(segment.address, segment.size) != DriverCode::kSuccess)
     return;
+  outdated_ -= segment.is_outdated ? 1 : 0;
   ranges_.erase(&segment);
   device_.erase_segment(segment);
 }
@@ -267,6 +270,8 @@ void ExpandableMemory::validate(const Segment& segment) const {
     mapped += extent.size;
   }
   QUARRY_CHECK_EQ(mapped, segment.reserved_bytes);
+  QUARRY_CHECK_EQ(segment.is_outdated, range.kind != kind_);
+  if (segment.is_outdated) QUARRY_CHECK_EQ(segment.lane, kNoLane);
   auto extent = range.extents.begin();
   for (const Block* block = segment.first; block != nullptr; block = block->next) {
     if (block->state() == BlockState::kUnmapped) {

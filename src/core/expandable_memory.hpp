@@ -11,6 +11,8 @@
 //     when the last use there has passed: work may still run on them.
 //   - reserved_bytes counts each extent once, wherever and however often it is mapped.
 //   - A growth happens whole or not at all.
+//   - All extents of a range are of one kind, and all that serve requests or move of the kind that
+//     the settings ask for, or the next weaker one that the driver makes (extent_kinds.cpp).
 //   - What is pinned neither moves nor goes back: its addresses keep their memory.
 //
 // Everything is called with the device's mutex held. Driver calls that change mappings are made
@@ -49,6 +51,9 @@ class ExpandableMemory {
   // From now on the peer may use what is mapped, and will be; and plain memory. All of it or, with
   // the driver's code, none.
   DriverCode let_in(DeviceId peer);
+
+  // To be called when settings have changed: extents of another kind serve nobody any more.
+  void update_kind();
 
   // Only free neighbours, joined; null if there are none that suffice. Lets go of nothing.
   Block* join(const Request& request);
@@ -110,6 +115,13 @@ class ExpandableMemory {
   // --- extent_access.cpp: who may use it ---
   std::vector<MappedRun> list_mapped() const QUARRY_REQUIRES(device_.mutex_);
 
+  // --- extent_kinds.cpp: of which kind it is ---
+  void set_outdated(Segment& segment, bool is_outdated) QUARRY_REQUIRES(device_.mutex_);
+  static int find_common_lane(const Segment& segment);
+  void refuse_kind(const ExtentKind& kind) QUARRY_REQUIRES(device_.mutex_);
+  void note_kind() QUARRY_REQUIRES(device_.mutex_);
+  void release_outdated() QUARRY_REQUIRES(device_.mutex_);
+
   // --- extent_release.cpp: giving extents and addresses back ---
   static void list_idle(const Segment& segment, std::vector<Departure>& idle);
   DriverCode unmap_after_drain(std::vector<Departure>& left, std::vector<Departure>& departures);
@@ -169,6 +181,11 @@ class ExpandableMemory {
   // Of the thread that moves memory, meanwhile without the mutex.
   UnreleasedExtents unreleased_;
   DeviceDrain drain_;
+  // Of new extents; what the settings ask for; what the driver has refused of that.
+  ExtentKind kind_ QUARRY_GUARDED_BY(device_.mutex_);
+  ExtentKind wanted_kind_ QUARRY_GUARDED_BY(device_.mutex_);
+  std::vector<ExtentKind> refused_kinds_ QUARRY_GUARDED_BY(device_.mutex_);
+  int outdated_ QUARRY_GUARDED_BY(device_.mutex_) = 0;  // ranges
   // The devices that may use the memory: this one, and peers.
   std::vector<DeviceId> access_ QUARRY_GUARDED_BY(device_.mutex_);
   // Allocated, the highest seen at a miss that was served.

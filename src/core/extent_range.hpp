@@ -25,6 +25,7 @@ struct Extent {
 };
 
 struct ExtentRange {
+  ExtentKind kind;                    // of all of them
   std::map<Address, Extent> extents;  // by the address where blocks use them
   std::map<Address, Block*> holes;    // by address; neighbours are one
   // Blocks whose addresses an extent has left: unmapped when their fence has passed, or by a

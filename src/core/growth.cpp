@@ -25,11 +25,16 @@ void release(Driver& driver, ExtentHandle extent, UnreleasedExtents& unreleased)
   if (driver.release_extent(extent) != DriverCode::kSuccess) unreleased.push_back(extent);
 }
 
-DriverCode map_one(Driver& driver, DeviceId device, Arrival& arrival,
+bool is_refusal(DriverCode code) {
+  return code == DriverCode::kNotSupported || code == DriverCode::kNotPermitted;
+}
+
+DriverCode map_one(Driver& driver, const ExtentTerms& terms, Growth& growth, Arrival& arrival,
                    UnreleasedExtents& unreleased) {
   const bool is_new = !arrival.departure.has_value();
   if (is_new) {
-    const auto made = driver.create_extent(device, arrival.extent.size, ExtentKind{});
+    const auto made = driver.create_extent(terms.device, arrival.extent.size, terms.kind);
+    growth.is_kind_refused = is_refusal(made.code) && terms.kind != ExtentKind{};
     if (!made.is_ok()) return made.code;
     arrival.extent.handle = made.value;
   }
@@ -70,7 +75,7 @@ DriverCode map_arrivals(Driver& driver, const ExtentTerms& terms, Growth& growth
                         UnreleasedExtents& unreleased) {
   std::vector<Arrival>& arrivals = growth.arrivals;
   for (std::size_t i = 0; i < arrivals.size(); ++i) {
-    const DriverCode code = map_one(driver, terms.device, arrivals[i], unreleased);
+    const DriverCode code = map_one(driver, terms, growth, arrivals[i], unreleased);
     if (code == DriverCode::kSuccess) continue;
     undo(driver, std::span(arrivals).first(i), unreleased);
     return code;

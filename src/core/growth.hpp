@@ -66,6 +66,8 @@ struct Growth {
   std::vector<Arrival> arrivals;
   std::vector<Departure> departures;
   std::vector<Piece> pieces;  // tile [begin, end), once it is claimed
+  // It failed because the driver makes no extents of that kind, though perhaps of a weaker one.
+  bool is_kind_refused = false;
 
   Bytes get_created_bytes() const;
 };
@@ -76,6 +78,7 @@ using UnreleasedExtents = std::vector<ExtentHandle>;
 // What memory that is mapped must be.
 struct ExtentTerms {
   DeviceId device = 0;           // where it is
+  ExtentKind kind;               // of new extents
   std::vector<DeviceId> access;  // who may use it: the device itself, and peers
 };
 

@@ -52,7 +52,7 @@ std::optional<Growth> ExpandableMemory::find_place(const Request& request,
   for (Segment* segment = request.pool->first_segment; segment != nullptr;
        segment = segment->next) {
     if (!segment->is_expandable() || segment->family != request.family) continue;
-    if (segment->holds > 0) continue;
+    if (segment->holds > 0 || segment->is_outdated) continue;
     Address run_end = 0;
     for (const auto& [address, hole] : segment->range->holes) {
       if (address >= run_end) consider_run(*hole, request, reach, run_end, best, best_place);

@@ -177,7 +177,7 @@ void DeviceAllocator::take_back_in_lane(Block& block, Lane& lane,
   block.fence_number = block.owner->fence_number;
   block.owner->has_uncovered_frees = true;
   block.owner->cached_bytes += block.size;
-  BlockPool& pool = segment.get_free_blocks();
+  BlockPool& pool = default_pool_.get_blocks(segment.family);  // no other has lanes
   const InactiveSplitChange change =
       segment.family == StatFamily::kSmall && !segment.is_expandable()
           ? put_back(block, pool.get_bins(*block.owner), lane.blocks)

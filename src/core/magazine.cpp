@@ -72,7 +72,8 @@ bool ThreadMagazines::park_elsewhere(Block& block) noexcept QUARRY_NO_THREAD_SAF
   Magazine* const magazine = find(get_set(index), size, owner.ref.handle);
   if (magazine == nullptr) return false;
   if (!lock_.try_enter()) return false;
-  const bool may_park = routing_.allows_parking() && owner.is_live() && has_room(*magazine, block);
+  const bool may_park = routing_.allows_parking() && owner.is_live() &&
+                        !block.segment->is_outdated && has_room(*magazine, block);
   if (may_park) {
     if ((owner.parking_threads.load(std::memory_order_relaxed) & thread_bit_) == 0) {
       owner.parking_threads.fetch_or(thread_bit_, std::memory_order_relaxed);

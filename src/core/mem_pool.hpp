@@ -36,6 +36,9 @@ struct MemPool {
 
   BlockPool small{kSmallSegment};  // requests up to 1 MiB, in segments of 2 MiB
   BlockPool large;
+  // Free blocks of outdated segments, which no request may have.
+  BlockPool outdated_small{kSmallSegment};
+  BlockPool outdated_large;
   Segment* first_segment = nullptr;  // in order of creation
   Segment* last_segment = nullptr;
 
@@ -53,12 +56,16 @@ struct MemPool {
     return family == StatFamily::kSmall ? small : large;
   }
 
+  BlockPool& get_outdated_blocks(StatFamily family) noexcept {
+    return family == StatFamily::kSmall ? outdated_small : outdated_large;
+  }
+
   void add(Segment& segment) noexcept;
   void remove(Segment& segment) noexcept;
 };
 
 inline BlockPool& Segment::get_free_blocks() const noexcept {
-  return pool->get_blocks(family);
+  return is_outdated ? pool->get_outdated_blocks(family) : pool->get_blocks(family);
 }
 
 inline void MemPool::add(Segment& segment) noexcept {

@@ -181,6 +181,8 @@ void DeviceAllocator::update_routing() {
   for_each_pool([is_ordered = !config_.thread_cache](MemPool& pool) {
     pool.small.set_ordered(is_ordered);
     pool.large.set_ordered(is_ordered);
+    pool.outdated_small.set_ordered(is_ordered);
+    pool.outdated_large.set_ordered(is_ordered);
   });
   routing_.set_to(RoutingReason::kRoundup, is_rounded);
   routing_.set_to(RoutingReason::kAges, config_.garbage_collection_threshold > 0.0);

@@ -33,11 +33,13 @@ struct alignas(64) Segment {
   bool was_captured = false;         // a capture was given a part of it, which its graph uses
   bool is_oversize_counted = false;  // in DeviceStats::oversize_segments
   bool is_detached = false;          // on its way back to the driver: its blocks are retiring
-  Block* first = nullptr;
+  bool is_outdated = false;          // its extents are of a kind that is not asked for any more
   // Order of creation on the device. Ties between blocks of one size are broken by it, so that
   // decisions depend on the sequence of calls and not on the driver's addresses.
   std::uint64_t sequence = 0;
   ExtentRange* range = nullptr;  // null: plain
+
+  Block* first = nullptr;
 
   Segment* previous = nullptr;  // in the MemPool's list, in order of creation
   Segment* next = nullptr;
@@ -51,6 +53,8 @@ struct alignas(64) Segment {
   std::uint32_t pins = 0;
 
   bool is_expandable() const noexcept { return range != nullptr; }
+  // Whether requests and frees may pass a lane here.
+  bool may_have_lane() const noexcept { return !is_private && !is_outdated; }
   // Where its free blocks are.
   BlockPool& get_free_blocks() const noexcept;
   PointerMap::RegionUse get_region_use() const noexcept {

@@ -63,11 +63,13 @@ void DeviceAllocator::adopt_as_idle(Stream& drained) {
 void DeviceAllocator::change_owner_of_free(MemPool& pool, const Stream& from, Stream& to) {
   for (const StatFamily family : {StatFamily::kSmall, StatFamily::kLarge}) {
     InactiveSplitChange change;
-    while (Block* block = pool.get_blocks(family).find_largest(from)) {
-      pool_remove(*block, change);
-      set_owner(*block, to);
-      block->fence_number = to.fence_number;
-      pool_insert(coalesce(*block, change), change);
+    for (BlockPool* blocks : {&pool.get_blocks(family), &pool.get_outdated_blocks(family)}) {
+      while (Block* block = blocks->find_largest(from)) {
+        pool_remove(*block, change);
+        set_owner(*block, to);
+        block->fence_number = to.fence_number;
+        pool_insert(coalesce(*block, change), change);
+      }
     }
     apply(change, family);
   }
@@ -76,7 +78,7 @@ void DeviceAllocator::change_owner_of_free(MemPool& pool, const Stream& from, St
 void DeviceAllocator::set_owner(Block& block, Stream& owner) {
   if (block.owner == &owner) return;
   Segment& segment = *block.segment;
-  if (segment.is_private || block.state() == BlockState::kUnmapped) {
+  if (!segment.may_have_lane() || block.state() == BlockState::kUnmapped) {
     // Never served in lanes.
   } else if (!block.is_split()) {
     segment.lane = owner.lane;

@@ -101,6 +101,7 @@ void DeviceAllocator::collect_parked(Sums& sums) {
       QUARRY_CHECK(block.state() == BlockState::kAllocated);
       QUARRY_CHECK(!block.is_held.load(std::memory_order_relaxed));
       QUARRY_CHECK(block.foreign_uses == nullptr);
+      QUARRY_CHECK(!block.segment->is_outdated);
       QUARRY_CHECK((block.owner->parking_threads.load(std::memory_order_relaxed) & bit) != 0);
       QUARRY_CHECK(sums.parked_blocks.insert(&block).second);
     });
@@ -198,11 +199,15 @@ void DeviceAllocator::validate_block(const Block& block, Sums& sums) const {
 // Every free block is in the pool of its family under its owner, and nothing else is.
 void DeviceAllocator::validate_pools(const Sums& sums) {
   std::size_t found = 0;
-  const auto validate_index = [&](MemPool& pool, StatFamily family) QUARRY_REQUIRES(mutex_) {
+  const auto validate_index = [&](MemPool& pool, StatFamily family,
+                                  bool is_outdated) QUARRY_REQUIRES(mutex_) {
+    const BlockPool& blocks =
+        is_outdated ? pool.get_outdated_blocks(family) : pool.get_blocks(family);
     for (const auto& stream : streams_.get_all()) {
       if (stream == nullptr) continue;
-      QUARRY_CHECK(pool.get_blocks(family).is_consistent(*stream));
-      pool.get_blocks(family).for_each(*stream, [&](const Block& block) {
+      QUARRY_CHECK(blocks.is_consistent(*stream));
+      blocks.for_each(*stream, [&](const Block& block) {
+        QUARRY_CHECK_EQ(block.segment->is_outdated, is_outdated);
         QUARRY_CHECK_EQ(sums.free_blocks.count(&block), std::size_t{1});
         QUARRY_CHECK(block.owner == stream.get());
         QUARRY_CHECK(block.segment->family == family);
@@ -212,8 +217,10 @@ void DeviceAllocator::validate_pools(const Sums& sums) {
     }
   };
   for_each_pool([&](MemPool& pool) QUARRY_REQUIRES(mutex_) {
-    validate_index(pool, StatFamily::kSmall);
-    validate_index(pool, StatFamily::kLarge);
+    for (const bool is_outdated : {false, true}) {
+      validate_index(pool, StatFamily::kSmall, is_outdated);
+      validate_index(pool, StatFamily::kLarge, is_outdated);
+    }
   });
   QUARRY_CHECK_EQ(found, sums.free_blocks.size());
   for (const auto& stream : streams_.get_all()) {

@@ -94,7 +94,7 @@ TEST_P(FaultSweepTest, EveryCallOfEveryEntryMayFail) {
 INSTANTIATE_TEST_SUITE_P(Program, FaultSweepTest,
                          testing::Values(Program{"WithPools", 1, true, false},
                                          Program{"WithoutPools", 2, false, false},
-                                         Program{"ExpandableWithPools", 5, true, true},
+                                         Program{"ExpandableWithPools", 8, true, true},
                                          Program{"Expandable", 4, false, true}),
                          [](const auto& tested) { return tested.param.name; });
 

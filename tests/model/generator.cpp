@@ -211,6 +211,8 @@ Operation Generator::make_configure() {
   to.upstream_quirks = entropy_.chance(50);
   to.graph_capture_reclaim = entropy_.chance(70);
   to.record_stream_reuse = entropy_.chance(70);
+  to.handle_types = entropy_.pick({0, 0, 1, 2});
+  to.rdma = entropy_.chance(80);
   return to;
 }
 

@@ -170,5 +170,30 @@ TEST(ModelRegressionTest, WhatAReleasedPoolsFunctionsTakeBackMakesRoomFirst) {
       }});
 }
 
+// An extent that has moved goes back only when it is unmapped where it was before, too.
+TEST(ModelRegressionTest, MemoryOfAnOldKindIsNotCountedAsGoneWhileItIsStillMapped) {
+  expect_passes({.options = {.thread_cache = false, .expandable = true, .has_pools = true},
+                 .operations = {
+                     Allocate{.slot = 86, .bytes = 1048576},
+                     Allocate{.slot = 59, .bytes = 20971520},
+                     Allocate{.slot = 82},
+                     Allocate{.slot = 46, .bytes = 2097152},
+                     Allocate{.slot = 45, .bytes = 5171017},
+                     Allocate{.slot = 29, .bytes = 14585903},
+                     Allocate{.slot = 62, .bytes = 12582912},
+                     Allocate{.slot = 40, .bytes = 18391481},
+                     BeginCapture{.stream = 22, .mode = CaptureMode::kRelaxed},
+                     Allocate{.slot = 27, .bytes = 10485248},
+                     Free{.slot = 46},
+                     HoldGate{},
+                     Allocate{.slot = 7, .bytes = 1048576},
+                     Free{.slot = 7},
+                     SetLimit{.bytes = 87915752},
+                     EndCapture{.stream = 29},
+                     Configure{.thread_cache = false, .handle_types = 1},
+                     Allocate{.slot = 35},
+                 }});
+}
+
 }  // namespace
 }  // namespace quarry::model

@@ -222,6 +222,8 @@ struct Configure {
   bool thread_cache = true;
   bool graph_capture_reclaim = true;
   bool record_stream_reuse = false;  // inside captures
+  int handle_types = 0;              // of extents: none, of files, fabric (which is refused)
+  bool rdma = true;
   void perform(State& state) const;
   static constexpr const char* kName = "Configure";
   auto fields() const {
@@ -232,7 +234,8 @@ struct Configure {
         Field{"fraction_percent", fraction_percent}, Field{"rejects_early", rejects_early},
         Field{"upstream_quirks", upstream_quirks}, Field{"thread_cache", thread_cache},
         Field{"graph_capture_reclaim", graph_capture_reclaim},
-        Field{"record_stream_reuse", record_stream_reuse});
+        Field{"record_stream_reuse", record_stream_reuse}, Field{"handle_types", handle_types},
+        Field{"rdma", rdma});
   }
 };
 

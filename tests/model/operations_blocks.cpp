@@ -36,6 +36,7 @@ UserBlock check_block(State& state, const Allocate& request, const UserStream& s
   const BlockInfo& known = info.value();
   block.bytes = known.bytes;
   if (!is_aligned(address, request.alignment)) state.fail("a block is not aligned as asked for");
+  check_kind(state, known);
   if (known.address != address) state.fail("a block begins elsewhere than was said");
   if (known.bytes < request.bytes) state.fail("a block is smaller than the request");
   if (known.requested_bytes != request.bytes) state.fail("a block forgot its request");

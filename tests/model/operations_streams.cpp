@@ -178,6 +178,11 @@ void Configure::perform(State& state) const {
   config.expandable_segments = state.options().expandable;
   config.graph_capture_reclaim = graph_capture_reclaim;
   config.graph_capture_record_stream_reuse = record_stream_reuse;
+  using HandleType = ExtentKind::HandleType;
+  config.extent_handle_types = handle_types == 0   ? HandleType::kNone
+                               : handle_types == 1 ? HandleType::kFileDescriptor
+                                                   : HandleType::kFabric;
+  config.rdma = rdma;
   state.allocator().configure(config);
   if (state.allocator().get_config() != config) state.fail("configure did not take");
 }

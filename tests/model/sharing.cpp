@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/model/sharing.hpp"
 
-#include <algorithm>
-
+#include "core/extent_policy.hpp"
 #include "tests/model/state.hpp"
 
 namespace quarry::model {
@@ -60,6 +59,22 @@ void Sharing::enable(DeviceId device, DeviceId peer) {
     return state_.fail("enable_peer_access answered " + std::string(status.message()));
   }
   if (status.is_ok()) enabled_.insert({device, peer});
+}
+
+// The simulated driver refuses fabric handles, after which file descriptors come next.
+void check_kind(State& state, const BlockInfo& block) {
+  if (!block.is_expandable) return;
+  using HandleType = ExtentKind::HandleType;
+  const Config config = state.allocator().get_config();
+  const bool has_handles = config.extent_handle_types != HandleType::kNone;
+  const ExtentKind wanted{has_handles ? HandleType::kFileDescriptor : HandleType::kNone,
+                          config.rdma};
+  for (Address at = block.address; at < block.address + block.bytes;
+       at = round_down(at, kExtentPage) + kExtentPage) {
+    if (state.sim().find_extent_kind(at) != wanted) {
+      return state.fail("a block lies on memory of another kind than is asked for");
+    }
+  }
 }
 
 // --- The operations ----------------------------------------------------------------------------

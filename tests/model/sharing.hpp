@@ -21,6 +21,9 @@ struct UserPin {
   sim::RegistrationId registration{};
 };
 
+// Whether the block lies on extents of the kind that the settings ask for.
+void check_kind(State& state, const BlockInfo& block);
+
 class Sharing {
  public:
   explicit Sharing(State& state) : state_(state) {}

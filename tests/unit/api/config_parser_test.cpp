@@ -71,11 +71,16 @@ TEST(ConfigOptions, EveryOptionSetsItsField) {
                        "expandable_segments:False,thread_cache:False,backend:native,"
                        "release_lock_on_cudamalloc:True,release_lock_on_hipmalloc:True,"
                        "graph_capture_record_stream_reuse:True,cross_stream_reuse:idle,"
-                       "recycle:passed,reserve_slack:0.1")
+                       "recycle:passed,reserve_slack:0.1,extent_handle_types:fabric,"
+                       "rdma:off")
                        .config;
   EXPECT_EQ(c.cross_stream_reuse, CrossStreamReuse::kIdle);
   EXPECT_EQ(c.recycle, Recycle::kPassed);
   EXPECT_EQ(c.reserve_slack, 0.1);
+  EXPECT_EQ(c.extent_handle_types, ExtentKind::HandleType::kFabric);
+  EXPECT_EQ(parse("extent_handle_types:posix_fd").config.extent_handle_types,
+            ExtentKind::HandleType::kFileDescriptor);
+  EXPECT_FALSE(c.rdma);
   EXPECT_FALSE(c.expandable_segments);
   EXPECT_TRUE(parse("segments:expandable").config.expandable_segments);
   EXPECT_TRUE(parse("expandable_segments:True").config.expandable_segments);

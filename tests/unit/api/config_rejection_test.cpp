@@ -66,6 +66,8 @@ TEST(ConfigRefuses, ABadValueOfAKnownKeyInBothModes) {
       {"segments:lumpy", {"'lumpy'", "allowed: plain"}},
       {"cross_stream_reuse:always", {"'always'", "is no value of this option"}},
       {"recycle:True", {"'True'", "is no value of this option"}},
+      {"extent_handle_types:win32", {"'win32'", "is no value of this option"}},
+      {"rdma:on", {"'on'", "is no value of this option", "allowed: auto or off"}},
       {"reserve_slack:2", {"'reserve_slack'", "'2'"}},
       {"max_split_size_mb:abc", {"'abc'", "whole number"}},
       {"max_split_size_mb:-5", {"'-5'", "whole number"}},

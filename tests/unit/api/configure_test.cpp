@@ -45,7 +45,7 @@ TEST_F(ConfigureApi, TheTextNamesEveryOptionButTheAliasesThatTheDocumentsList) {
   const std::string text = "," + get_conf();
   EXPECT_TRUE(
       text.ends_with(",segments:plain,cross_stream_reuse:wait,recycle:stream,"
-                     "reserve_slack:0.02,thread_cache:True"))
+                     "reserve_slack:0.02,extent_handle_types:none,rdma:auto,thread_cache:True"))
       << text;
   std::set<std::string> left_out;
   for (const ConfigOption& option : get_config_options()) {

@@ -54,7 +54,7 @@ class GrowthTest : public testing::Test {
     held_before_ = sim_.get_holdings(0);
     sim_.reset_call_counts();
   }
-  DriverCode map() { return map_arrivals(sim_, {0, {0}}, growth_, unreleased_); }
+  DriverCode map() { return map_arrivals(sim_, {0, {}, {0}}, growth_, unreleased_); }
   DriverCode unmap() { return unmap_departures(sim_, growth_.departures, unreleased_); }
   bool is_usable(Bytes page) {
     const std::uint64_t before = sim_.hazard_count();
