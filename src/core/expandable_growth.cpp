@@ -130,19 +130,24 @@ bool ExpandableMemory::order_after_owners(const Growth& growth, const Request& r
          block = block->next)
       used.push_back(block);
   }
-  std::vector<const Stream*> ordered;
+  // First all fences: one owner may have blocks that are covered, and others that cannot be.
+  std::vector<Stream*> owners;
   for (const Block* block : used) {
     Stream& owner = *block->owner;
     if (&owner == request.stream || has_passed(*block)) continue;
-    if (std::ranges::find(ordered, &owner) != ordered.end()) continue;
     if (block->fence_number >= owner.fence_number) device_.fences_.cover(owner);
-    const bool is_covered = block->fence_number < owner.fence_number;
-    if (!is_covered || !device_.fences_.order(owner, *request.stream)) {
+    if (block->fence_number >= owner.fence_number) {
       reach.refused.push_back(&owner);
       return false;
     }
+    if (std::ranges::find(owners, &owner) == owners.end()) owners.push_back(&owner);
+  }
+  for (const Stream* owner : owners) {
+    if (!device_.fences_.order(*owner, *request.stream)) {
+      reach.refused.push_back(owner);
+      return false;
+    }
     ++device_.stats_.stream_waits;
-    ordered.push_back(&owner);
   }
   return true;
 }

@@ -170,6 +170,29 @@ TEST(ModelRegressionTest, WhatAReleasedPoolsFunctionsTakeBackMakesRoomFirst) {
       }});
 }
 
+// A stream of another thread has freed two blocks: one before its last fence, and one after it,
+// for which this thread cannot make a fence.
+TEST(ModelRegressionTest, AStreamIsWaitedForOnlyIfAllThatItFreedThereIsCovered) {
+  expect_passes({.options = {.thread_cache = false, .expandable = true, .has_pools = true},
+                 .operations = {
+                     Allocate{.slot = 19},
+                     Allocate{.slot = 30, .bytes = 10485760},
+                     Allocate{.slot = 50, .bytes = 20971520},
+                     Allocate{.slot = 33, .stream = 5, .bytes = 4000},
+                     Free{.slot = 33},
+                     Allocate{.slot = 16, .work_ns = 50182},
+                     Free{.slot = 16},
+                     Allocate{.slot = 71, .stream = 31, .bytes = 188},
+                     Allocate{.slot = 13, .bytes = 4000},
+                     RecordStream{.slot = 13, .stream = 48},
+                     Free{.slot = 71},
+                     Free{.slot = 13},
+                     Allocate{.slot = 40, .stream = 31, .bytes = 4000},
+                     Free{.slot = 40},
+                     Allocate{.slot = 79, .stream = 15, .bytes = 22309},
+                 }});
+}
+
 // An extent that has moved goes back only when it is unmapped where it was before, too.
 TEST(ModelRegressionTest, MemoryOfAnOldKindIsNotCountedAsGoneWhileItIsStillMapped) {
   expect_passes({.options = {.thread_cache = false, .expandable = true, .has_pools = true},
