@@ -6,8 +6,9 @@
 namespace quarry::stress {
 namespace {
 
-sim::SimOptions make_options(Bytes physical_bytes) {
+sim::SimOptions make_options(Bytes physical_bytes, int devices) {
   sim::SimOptions options;
+  options.device_count = devices;
   options.physical_bytes = physical_bytes;
   options.reuse_addresses = true;
   options.reuse_stream_handles = true;
@@ -16,8 +17,9 @@ sim::SimOptions make_options(Bytes physical_bytes) {
 
 }  // namespace
 
-World::World(Bytes physical_bytes, int shared_streams, const Config& config)
-    : sim_(make_options(physical_bytes)), allocator_(Allocator::create(driver_, config).value()) {
+World::World(Bytes physical_bytes, int shared_streams, const Config& config, int devices)
+    : sim_(make_options(physical_bytes, devices)),
+      allocator_(Allocator::create(driver_, config).value()) {
   for (int i = 0; i < shared_streams; ++i)
     shared_streams_.push_back(sim_.create_stream(0, sim::StreamKind::kNonBlocking));
 }

@@ -30,7 +30,8 @@ struct Held {
 
 class World {
  public:
-  explicit World(Bytes physical_bytes, int shared_streams = 3, const Config& config = {});
+  explicit World(Bytes physical_bytes, int shared_streams = 3, const Config& config = {},
+                 int devices = 1);
 
   SimDriver& sim() { return sim_; }
   HookedDriver& driver() { return driver_; }
