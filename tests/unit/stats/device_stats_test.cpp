@@ -74,7 +74,7 @@ TEST(DeviceStatsTest, KeysArePyTorchsAndOurs) {
       "allocator_slack", "external_bytes", "largest_free_block", "pending_bytes", "cached_bytes",
       "parked_bytes", "idle_bytes", "fences_outstanding", "fences_failed", "invalid_frees",
       "size_mismatches", "driver_free_failures", "extents_created", "extents_released",
-      "extents_moved", "stream_waits"};
+      "extents_moved", "pinned_bytes", "stream_waits"};
   const std::vector<std::string> metrics = {".current", ".peak", ".allocated", ".freed"};
   for (const std::string name :
        {"allocation", "segment", "active", "inactive_split", "allocated_bytes", "reserved_bytes",
@@ -125,7 +125,7 @@ TEST(DeviceStatsTest, EveryFigureAppearsUnderItsOwnKey) {
         &stats.parked_bytes,         &stats.idle_bytes,       &stats.fences_outstanding,
         &stats.fences_failed,        &stats.invalid_frees,    &stats.size_mismatches,
         &stats.driver_free_failures, &stats.extents_created,  &stats.extents_released,
-        &stats.extents_moved,        &stats.stream_waits}) {
+        &stats.extents_moved,        &stats.pinned_bytes,     &stats.stream_waits}) {
     *scalar = next++;
   }
   const auto map = to_map(stats);
